@@ -1,0 +1,1 @@
+"""Fuse the layers of Arm NN networks, offline and by rule."""

@@ -1,0 +1,1 @@
+"""Bytes to network and back: dialects, verifying decoder, reader, writer."""

@@ -1,0 +1,135 @@
+"""What a caller catches: every error that bad input can raise, under one root.
+
+A message says what was found, where, and what to do about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = [
+    "FuseError",
+    "FusionEngineError",
+    "ModelError",
+    "OutputError",
+    "RuleError",
+    "RuleLoopError",
+    "UnsupportedLayerError",
+]
+
+
+class FusionEngineError(Exception):
+    """Root of every error of this package."""
+
+
+class ModelError(FusionEngineError):
+    """A network or its file is wrong, or cannot be written.
+
+    Parameters
+    ----------
+    reason
+        What was found and what to do.
+    path
+        The file, where there is one.
+    place
+        Where in it: ``layer 14 'relu_3'``, ``the root table``.
+    """
+
+    def __init__(self, reason: str, *, path: str | Path | None = None, place: str | None = None) -> None:
+        self.reason = reason
+        self.path = None if path is None else str(path)
+        self.place = place
+        super().__init__(": ".join(part for part in (self.path, place, reason) if part))
+
+    def within(self, path: str | Path) -> ModelError:
+        """The same error, of the same class, with the file named."""
+        return type(self)(self.reason, path=path, place=self.place)
+
+
+class UnsupportedLayerError(ModelError):
+    """A layer of a type that no known release of Arm NN has."""
+
+
+class OutputError(FusionEngineError):
+    """An output cannot be written where it was asked for."""
+
+
+class FuseError(FusionEngineError):
+    """Rules cannot be applied to a network as given."""
+
+
+class RuleLoopError(FuseError):
+    """Rules kept firing past the bound on rewrites; the message names them."""
+
+
+class RuleError(FusionEngineError):
+    """A fusing rule or a rule file is wrong.
+
+    Parameters
+    ----------
+    reason
+        What was found and what was expected.
+    text
+        The whole text that ``line`` and ``column`` count in, for the excerpt; may be empty.
+    line, column
+        1-based; a column counts code points, a tab is one, the end of a line is its length + 1.
+    source
+        Name of the file the text is from, where there is one.
+    rule
+        Name of the rule, where it has one.
+
+    Attributes
+    ----------
+    others
+        Further errors of the same file: a whole file is checked at once.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        *,
+        text: str = "",
+        line: int = 1,
+        column: int = 1,
+        source: str | Path | None = None,
+        rule: str | None = None,
+    ) -> None:
+        self.reason = reason
+        self.text = text
+        self.line = line
+        self.column = column
+        self.source = None if source is None else str(source)
+        self.rule = rule
+        self.others: tuple[RuleError, ...] = ()
+        super().__init__(reason)
+
+    @property
+    def excerpt(self) -> str:
+        """The line of the fault and, below it, a caret at its column; empty without a text."""
+        lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
+        if not self.text or self.line > len(lines):
+            return ""
+        line = lines[self.line - 1]
+        pad = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1])
+        return f"    {line}\n    {pad}^"
+
+    def __str__(self) -> str:
+        where = f"{self.source}:{self.line}:{self.column}" if self.source else f"line {self.line}, column {self.column}"
+        rule = f" (rule '{self.rule}')" if self.rule else ""
+        excerpt = self.excerpt
+        return f"{where}{rule}: {self.reason}" + (f"\n{excerpt}" if excerpt else "")
+
+
+def nearest(word: str, candidates: Sequence[str], most: int = 3) -> str:
+    """`` (did you mean 'x' or 'y'?)``, or nothing where no candidate is near."""
+    from difflib import get_close_matches
+
+    folded: dict[str, str] = {}
+    for candidate in sorted(candidates):
+        folded.setdefault(candidate.lower(), candidate)
+    close = [folded[c] for c in get_close_matches(word.lower(), list(folded), most, 0.6)]
+    return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""

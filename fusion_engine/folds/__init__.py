@@ -1,0 +1,1 @@
+"""Fusions whose result is an ordinary Arm NN layer, one file a family."""

@@ -1,0 +1,1 @@
+"""Rule patterns as matchers over a network."""

@@ -1,0 +1,249 @@
+"""The network: what a node and an edge of the ``networkx.DiGraph`` carry, and small edits that keep it right.
+
+Nodes are layers under int keys (the layer index at loading, any unused int later):
+
+==================  ==========================================================================
+``type``            LayerType name as spelled in the file
+``name``            layer name, default ``""``; bytes that are no UTF-8 as surrogate escapes
+``params``          the descriptor by field, a FrozenDict; enum values by name, vectors as
+                    tuples; None where the file lacks a descriptor that the type has
+``constants``       member tensors by field, a FrozenDict of Tensor
+``outputs``         TensorInfo per output slot (None where the file lacks one)
+``binding_id``      Input and Output only
+``overrides``       input slot -> (isOverridden, TensorInfo or None); only where the file has any
+``unconnected``     input slots without a connection; only where there are any
+==================  ==========================================================================
+
+An edge carries ``slots``, the tuple of its (output slot, input slot) pairs. The graph carries
+``inputs`` and ``outputs`` (node keys in order), ``dialect`` and ``feature_versions`` (the three
+numbers of FeatureCompatibilityVersions). Attribute values are immutable and shared by graphs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple, NoReturn, TypeAlias
+
+import networkx as nx
+
+from fusion_engine.errors import ModelError
+from fusion_engine.schema import Field, Schema, Table, schema
+
+__all__ = [
+    "EMPTY",
+    "FrozenDict",
+    "Network",
+    "Source",
+    "Use",
+    "bare_copy",
+    "connect",
+    "consumers",
+    "default_params",
+    "describe",
+    "disconnect",
+    "edges_into",
+    "new_network",
+    "param",
+    "sources",
+]
+
+Network: TypeAlias = "nx.DiGraph[int]"
+"""The type of every network here; NetworkX's own class, nothing added."""
+
+
+class FrozenDict(dict[str, Any]):
+    """A dict that cannot be changed: what ``params`` and ``constants`` hold.
+
+    Examples
+    --------
+    >>> FrozenDict(strideX=1)["strideX"]
+    1
+    """
+
+    __slots__ = ()
+
+    def _frozen(self, *_: Any, **__: Any) -> NoReturn:
+        raise TypeError("layer attributes are immutable: set a new FrozenDict on the node instead")
+
+    __setitem__ = __delitem__ = clear = pop = popitem = setdefault = update = _frozen
+
+    def __ior__(self, other: Any) -> NoReturn:  # type: ignore[misc]
+        self._frozen(other)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (FrozenDict, (dict(self),))
+
+    def __hash__(self) -> int:  # type: ignore[override]
+        return hash(frozenset(self.items()))
+
+    def with_(self, **changes: Any) -> FrozenDict:
+        """A copy with some entries set."""
+        return FrozenDict({**self, **changes})
+
+
+EMPTY = FrozenDict()
+
+
+class Source(NamedTuple):
+    """What feeds an input slot: a layer and its output slot."""
+
+    layer: int
+    slot: int
+
+
+class Use(NamedTuple):
+    """One use of a layer's output: its slot, the consumer and the consumer's input slot."""
+
+    slot: int
+    layer: int
+    input_slot: int
+
+
+def new_network(dialect: str = "current", feature_versions: tuple[int, int, int] = (1, 1, 1)) -> Network:
+    """An empty network.
+
+    Examples
+    --------
+    >>> new_network().graph["feature_versions"]
+    (1, 1, 1)
+    """
+    return nx.DiGraph(inputs=(), outputs=(), dialect=dialect, feature_versions=feature_versions)
+
+
+def connect(graph: Network, source: int, target: int, output_slot: int = 0, input_slot: int = 0) -> None:
+    """Connect an output slot of ``source`` to an input slot of ``target``.
+
+    Pairs between the same two layers gather in the ``slots`` of their one edge.
+
+    Raises
+    ------
+    ModelError
+        Where a layer is missing or the input slot is connected already.
+    """
+    for key in (source, target):
+        if key not in graph:
+            raise ModelError(f"there is no layer {key} to connect: add it with add_node first")
+    for other, data in graph.pred[target].items():
+        if any(pair[1] == input_slot for pair in data["slots"]):
+            raise ModelError(
+                f"input slot {input_slot} is connected to layer {other} already: disconnect it first",
+                place=describe(graph, target),
+            )
+    pairs = graph.edges[source, target]["slots"] if graph.has_edge(source, target) else ()
+    graph.add_edge(source, target, slots=tuple(sorted((*pairs, (output_slot, input_slot)), key=lambda p: (p[1], p[0]))))
+
+
+def disconnect(graph: Network, target: int, input_slot: int) -> Source:
+    """Take the connection off an input slot; returns what fed it.
+
+    Raises
+    ------
+    ModelError
+        Where nothing is connected there.
+    """
+    for source, data in list(graph.pred[target].items()):
+        for pair in data["slots"]:
+            if pair[1] == input_slot:
+                rest = tuple(p for p in data["slots"] if p != pair)
+                if rest:
+                    graph.edges[source, target]["slots"] = rest
+                else:
+                    graph.remove_edge(source, target)
+                return Source(source, pair[0])
+    raise ModelError(f"input slot {input_slot} is not connected", place=describe(graph, target))
+
+
+def edges_into(graph: Network, layer: int) -> list[tuple[int, Source]]:
+    """(input slot, Source) of every connected input of a layer, in slot order."""
+    found = [(i, Source(source, o)) for source, data in graph.pred[layer].items() for o, i in data["slots"]]
+    if len(found) > 1:
+        found.sort()
+    return found
+
+
+def sources(graph: Network, layer: int) -> list[Source]:
+    """What feeds a layer's inputs, in slot order (unconnected slots left out)."""
+    return [source for _, source in edges_into(graph, layer)]
+
+
+def consumers(graph: Network, layer: int) -> list[Use]:
+    """Every use of a layer's outputs, ordered by output slot; among those in no promised order."""
+    found = [Use(o, target, i) for target, data in graph.succ[layer].items() for o, i in data["slots"]]
+    if len(found) > 1:
+        found.sort()
+    return found
+
+
+def describe(graph: Network, layer: int) -> str:
+    """``layer 14 'relu_3'``: how messages name a layer."""
+    return f"layer {layer} {graph.nodes[layer].get('name', '')!r}"
+
+
+def default_params(table: Table, facts: Schema) -> dict[str, Any]:
+    """Every field of a descriptor at its schema default: enums by name, vectors empty."""
+    return {f.name: default_value(f, facts) for f in table.fields}
+
+
+def default_value(field: Field, facts: Schema) -> Any:
+    """The value of an absent descriptor field."""
+    if field.kind == "enum":
+        return facts.enums[field.type].names.get(field.default, field.default)
+    if field.kind == "scalar":
+        return field.default
+    if field.kind == "table":
+        inner = facts.tables[field.type]
+        return () if inner.wrapped else FrozenDict(default_params(inner, facts))
+    return "" if field.kind == "string" else ()
+
+
+def param(graph: Network, layer: int, name: str) -> Any:
+    """A descriptor field of a layer, at its schema default where the node leaves it out.
+
+    Raises
+    ------
+    KeyError
+        Where the layer's type has no such field in the current schema.
+    """
+    node = graph.nodes[layer]
+    params: Mapping[str, Any] | None = node.get("params")
+    if params and name in params:
+        return params[name]
+    facts = schema(graph.graph.get("dialect", "current"))
+    for known in (facts, schema()):
+        kind = known.layers.get(node["type"])
+        if kind is not None and kind.descriptor is not None and name in kind.descriptor.by_name:
+            return default_value(kind.descriptor.by_name[name], known)
+    raise KeyError(name)
+
+
+def bare_copy(graph: Network) -> Network:
+    """A copy that shares every attribute value: nodes, edges and graph attributes may be changed in it."""
+    copy: Network = nx.DiGraph()
+    copy.graph.update(graph.graph)
+    copy.add_nodes_from((key, data) for key, data in graph.nodes.items())
+    copy.add_edges_from((u, v, data) for u, targets in graph.adj.items() for v, data in targets.items())
+    return copy
+
+
+def fresh_keys(graph: Network) -> Iterator[int]:
+    """Ints that no layer of the graph has, ascending from the largest + 1."""
+    key = max(graph.nodes, default=-1) + 1
+    while True:
+        yield key
+        key += 1
+
+
+class Names:
+    """The names in use in a network, to make new ones that are unique."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self._used = set(names)
+
+    def unique(self, wanted: str) -> str:
+        """``wanted``, or where it is taken ``wanted#2``, ``wanted#3``; taken from then on."""
+        name, count = wanted, 1
+        while name in self._used:
+            count += 1
+            name = f"{wanted}#{count}"
+        self._used.add(name)
+        return name

@@ -1,0 +1,174 @@
+"""Tensors as Arm NN stores them: TensorInfo, and constant data as read-only NumPy views."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["ALIASES", "DTYPES", "FLOATS", "PAYLOADS", "Origin", "Tensor", "TensorInfo", "same_tensor"]
+
+DTYPES: dict[str, np.dtype[Any]] = {
+    "Float16": np.dtype("<f2"),
+    "Float32": np.dtype("<f4"),
+    "QuantisedAsymm8": np.dtype("u1"),
+    "Signed32": np.dtype("<i4"),
+    "Boolean": np.dtype("u1"),
+    "QuantisedSymm16": np.dtype("<i2"),
+    "QAsymmU8": np.dtype("u1"),
+    "QSymmS16": np.dtype("<i2"),
+    "QAsymmS8": np.dtype("i1"),
+    "QSymmS8": np.dtype("i1"),
+    "Signed64": np.dtype("<i8"),
+}
+"""Arm NN's DataType by name, as the NumPy dtype (little-endian) of its elements."""
+
+ALIASES = {"QuantisedAsymm8": "QAsymmU8", "QuantisedSymm16": "QSymmS16"}
+"""DataTypes of the first releases that have been renamed since."""
+
+FLOATS = frozenset({"Float16", "Float32"})
+
+PAYLOADS = {1: "ByteData", 2: "ShortData", 4: "IntData", 8: "LongData"}
+"""The ConstTensorData member that real Arm NN writes for an element size in bytes."""
+
+
+@dataclass(frozen=True)
+class TensorInfo:
+    """Shape, data type and quantization of a tensor; the fields are those of Arm NN's TensorInfo.
+
+    Parameters
+    ----------
+    shape
+        Extents in elements, outermost first; ``()`` is a scalar.
+    data_type
+        DataType by name.
+    quantization_scale, quantization_offset
+        Per-tensor quantization: real value = scale * (stored - offset). Real writers store a scale
+        of 0.0 on tensors that are not quantized.
+    quantization_scales, quantization_dim
+        Per-axis quantization; when scales are present they replace scale and offset.
+    dimensionality
+        0 not specified, 1 specified, 2 scalar.
+    dimension_specificity
+        Per dimension whether it is specified; empty where the file has none.
+    is_constant
+        Whether Arm NN took the tensor as constant.
+    """
+
+    shape: tuple[int, ...]
+    data_type: str = "Float32"
+    quantization_scale: float = 0.0
+    quantization_offset: int = 0
+    quantization_scales: tuple[float, ...] = ()
+    quantization_dim: int = 0
+    dimensionality: int = 1
+    dimension_specificity: tuple[bool, ...] = ()
+    is_constant: bool = False
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The NumPy dtype of one element."""
+        return DTYPES[self.data_type]
+
+    @property
+    def elements(self) -> int:
+        """Number of elements; a scalar has one."""
+        return prod(self.shape)
+
+    @property
+    def canonical_type(self) -> str:
+        """``data_type`` with the renamed DataTypes under their present names."""
+        return ALIASES.get(self.data_type, self.data_type)
+
+    @property
+    def known(self) -> bool:
+        """Whether every extent of ``shape`` is known."""
+        return self.dimensionality != 0 and all(self.dimension_specificity)
+
+    @property
+    def quantization(self) -> tuple[Any, ...]:
+        """What makes two quantized tensors of a type hold the same values: comparable, hashable."""
+        if self.quantization_scales:
+            return (self.canonical_type, self.quantization_scales, self.quantization_dim)
+        return (self.canonical_type, self.quantization_scale, self.quantization_offset)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the bytes of a tensor lie in a file that is still open: for copies within the kernel."""
+
+    source: Any
+    offset: int
+
+
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A constant tensor.
+
+    Attributes
+    ----------
+    info
+        Its TensorInfo.
+    data
+        Read-only array of shape ``info.shape`` and dtype ``info.dtype``. Tensors of one file that
+        share bytes share memory; that identity is what sharing means, equal content is not.
+    untagged
+        The file named no payload type (Arm NN 20.08 does so for QAsymmS8, and for the BFloat16 it
+        stores as Float16); the width was taken from the data type.
+    origin
+        Where ``data`` lies in a mapped file, else None.
+    """
+
+    info: TensorInfo
+    data: npt.NDArray[Any] = field(repr=False)
+    untagged: bool = False
+    origin: Origin | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.data.dtype != self.info.dtype or self.data.shape != self.info.shape:
+            raise ValueError(
+                f"data of {self.data.dtype} {self.data.shape} for a tensor of {self.info.data_type} {self.info.shape}"
+            )
+        if self.data.flags.writeable:
+            view = self.data.view()
+            view.flags.writeable = False
+            object.__setattr__(self, "data", view)
+
+    @classmethod
+    def of(cls, values: npt.ArrayLike, data_type: str = "Float32", **quantization: Any) -> Tensor:
+        """A tensor of ``values``, copied and converted to the data type.
+
+        Examples
+        --------
+        >>> Tensor.of([[1, 2]]).info
+        TensorInfo(shape=(1, 2), data_type='Float32', ...)
+        """
+        data = np.array(values, dtype=DTYPES[data_type], order="C")
+        return cls(TensorInfo(data.shape, data_type, **quantization), data)
+
+    def with_data(self, data: npt.NDArray[Any], shape: Sequence[int] | None = None) -> Tensor:
+        """A tensor of other values, of the same data type and quantization."""
+        info = self.info if shape is None else replace(self.info, shape=tuple(shape))
+        return Tensor(info, np.ascontiguousarray(data, dtype=info.dtype).reshape(info.shape))
+
+    def tobytes(self) -> bytes:
+        """The elements as the file stores them."""
+        return self.data.tobytes()
+
+    @property
+    def memory(self) -> tuple[int, int]:
+        """Address and size in bytes: equal for tensors that share their bytes."""
+        return (self.data.__array_interface__["data"][0], self.data.nbytes)
+
+
+def same_tensor(a: Tensor | None, b: Tensor | None) -> bool:
+    """Whether two tensors have equal TensorInfo and equal bytes (NaN and -0 by their bits)."""
+    if a is None or b is None:
+        return a is b
+    if a is b:
+        return True
+    return a.info == b.info and (a.memory == b.memory or a.tobytes() == b.tobytes())
