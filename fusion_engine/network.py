@@ -247,3 +247,11 @@ class Names:
             name = f"{wanted}#{count}"
         self._used.add(name)
         return name
+
+    def take(self, name: str) -> None:
+        """Count a name as used."""
+        self._used.add(name)
+
+    def release(self, name: str) -> None:
+        """Let a name be used again."""
+        self._used.discard(name)

@@ -1,0 +1,305 @@
+"""A network under rewriting: the graph with the look-ups that matching and folds need, kept right by its edits.
+
+``fuse`` and ``unfuse`` work on a Workspace over a copy of the caller's graph. Reading goes through
+its cached look-ups, every change through its methods, so no cache is ever stale.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from fusion_engine.canonical import canonical_order
+from fusion_engine.network import (
+    EMPTY,
+    FrozenDict,
+    Names,
+    Network,
+    Source,
+    Use,
+    bare_copy,
+    connect,
+    consumers,
+    describe,
+    disconnect,
+    edges_into,
+    fresh_keys,
+    param,
+)
+from fusion_engine.recipe import read_recipe
+from fusion_engine.schema import schema
+from fusion_engine.tensor import Tensor, TensorInfo
+
+__all__ = ["PARAMETER_SLOTS", "Workspace", "common_layout"]
+
+PARAMETER_SLOTS: dict[str, tuple[int, ...]] = {
+    "FullyConnected": (1, 2),
+    "Convolution2d": (1, 2),
+    "DepthwiseConvolution2d": (1, 2),
+    "Convolution3d": (1, 2),
+}
+"""Input slots that hold weights and bias when a Constant feeds them."""
+
+
+def common_layout(graph: Network) -> str | None:
+    """The dataLayout common to all layers that have one (StridedSlice not counted), else None.
+
+    ``NDHWC`` and ``NCDHW`` count as ``NHWC`` and ``NCHW``.
+    """
+    found = set()
+    for key, node in graph.nodes.items():
+        kind = schema().layers.get(node["type"])
+        if kind is None or kind.descriptor is None or node["type"] == "StridedSlice":
+            continue
+        if "dataLayout" in kind.descriptor.by_name:
+            layout = param(graph, key, "dataLayout")
+            found.add({"NDHWC": "NHWC", "NCDHW": "NCHW"}.get(layout, layout))
+    only = found.pop() if len(found) == 1 else None
+    return only if isinstance(only, str) else None
+
+
+class Workspace:
+    """A copy of a network with cached look-ups and the edits that keep them right.
+
+    Attributes
+    ----------
+    graph
+        The copy. Read it freely; change it through the methods here only.
+    layout
+        The layout common to the network when the work began (see `common_layout`).
+    names
+        The layer names in use.
+    revision
+        Counts edits: equal numbers mean nothing changed in between.
+    """
+
+    def __init__(self, graph: Network) -> None:
+        self.graph: Network = bare_copy(graph)
+        self.layout = common_layout(graph)
+        self.names = Names(node.get("name", "") for node in graph.nodes.values())
+        self.revision = 0
+        self._fresh = fresh_keys(graph)
+        self._sources: dict[int, tuple[tuple[int, Source], ...]] = {}
+        self._data_inputs: dict[int, tuple[tuple[int, Source], ...]] = {}
+        self._uses: dict[int, tuple[Use, ...]] = {}
+        self._recipes: dict[int, Mapping[str, Any] | None] = {}
+        self._types: dict[str, dict[int, None]] = {}
+        self._counts: Counter[str] = Counter()
+        for key, node in graph.nodes.items():
+            self._types.setdefault(node["type"], {})[key] = None
+            self._counts[node.get("name", "")] += 1
+        self._order: list[int] | None = None
+
+    # Reading
+
+    def type(self, key: int) -> str:
+        """LayerType name of a layer, as spelled in the file."""
+        name: str = self.graph.nodes[key]["type"]
+        return name
+
+    def name(self, key: int) -> str:
+        """Name of a layer; may be empty."""
+        name: str = self.graph.nodes[key].get("name", "")
+        return name
+
+    def describe(self, key: int) -> str:
+        """``layer 14 'relu_3'``."""
+        return describe(self.graph, key)
+
+    def param(self, key: int, name: str) -> Any:
+        """A descriptor field, at its default where absent; KeyError where the type has none such."""
+        return param(self.graph, key, name)
+
+    def constants(self, key: int) -> FrozenDict:
+        """Member tensors of a layer by field."""
+        found: FrozenDict = self.graph.nodes[key].get("constants") or EMPTY
+        return found
+
+    def outputs(self, key: int) -> tuple[TensorInfo | None, ...]:
+        """TensorInfo per output slot."""
+        found: tuple[TensorInfo | None, ...] = self.graph.nodes[key].get("outputs", ())
+        return found
+
+    def info(self, source: Source) -> TensorInfo | None:
+        """TensorInfo of an output slot, or None where the network lacks it."""
+        outputs = self.outputs(source.layer)
+        return outputs[source.slot] if source.slot < len(outputs) else None
+
+    def tensor(self, key: int) -> Tensor | None:
+        """The tensor of a Constant layer; None for any other layer."""
+        found: Tensor | None = self.constants(key).get("input") if self.type(key) == "Constant" else None
+        return found
+
+    def inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
+        """(input slot, Source) of every connected input, in slot order."""
+        found = self._sources.get(key)
+        if found is None:
+            found = self._sources[key] = tuple(edges_into(self.graph, key))
+        return found
+
+    def source(self, key: int, input_slot: int) -> Source | None:
+        """What feeds an input slot, or None."""
+        return next((source for slot, source in self.inputs(key) if slot == input_slot), None)
+
+    def data_inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
+        """The inputs that are no parameters: what the items of a rule's braces match.
+
+        Left out are Constants on `PARAMETER_SLOTS` and the constants of StandIns made here.
+        """
+        found = self._data_inputs.get(key)
+        if found is None:
+            inputs = self.inputs(key)
+            recipe = self.recipe(key)
+            if recipe is not None:
+                found = inputs[: recipe["inputs"]]
+            else:
+                slots = PARAMETER_SLOTS.get(self.type(key), ())
+                found = tuple(
+                    pair for pair in inputs if not (pair[0] in slots and self.type(pair[1].layer) == "Constant")
+                )
+            self._data_inputs[key] = found
+        return found
+
+    def parameter_inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
+        """The inputs that `data_inputs` leaves out, in slot order."""
+        data = set(self.data_inputs(key))
+        return tuple(pair for pair in self.inputs(key) if pair not in data)
+
+    def uses(self, key: int) -> tuple[Use, ...]:
+        """Every use of a layer's outputs, Outputs among them, ordered by output slot."""
+        found = self._uses.get(key)
+        if found is None:
+            found = self._uses[key] = tuple(consumers(self.graph, key))
+        return found
+
+    def recipe(self, key: int) -> Mapping[str, Any] | None:
+        """The recipe of a StandIn that this project made, else None."""
+        if self.type(key) != "StandIn":
+            return None
+        if key not in self._recipes:
+            self._recipes[key] = read_recipe(self.graph, key)
+        return self._recipes[key]
+
+    def result(self, key: int) -> str | None:
+        """The ``into`` name of a StandIn that this project made, else None."""
+        recipe = self.recipe(key)
+        return None if recipe is None else recipe["result"]
+
+    def of_type(self, name: str) -> Iterable[int]:
+        """Keys of the layers spelled so, in no promised order."""
+        return self._types.get(name, {}).keys()
+
+    def order(self) -> list[int]:
+        """Every layer in canonical order, as the network stands now."""
+        if self._order is None:
+            self._order = canonical_order(self.graph)
+        return self._order
+
+    # Changing
+
+    def _touch(self, *keys: int) -> None:
+        self.revision += 1
+        self._order = None
+        for key in keys:
+            self._sources.pop(key, None)
+            self._data_inputs.pop(key, None)
+            self._uses.pop(key, None)
+            self._recipes.pop(key, None)
+
+    def _rename(self, old: str | None, new: str | None) -> None:
+        if old is not None:
+            self._counts[old] -= 1
+            if not self._counts[old]:
+                self.names.release(old)
+        if new is not None:
+            self._counts[new] += 1
+            self.names.take(new)
+
+    def add(
+        self,
+        type_name: str,
+        name: str,
+        outputs: tuple[TensorInfo | None, ...],
+        params: FrozenDict = EMPTY,
+        constants: FrozenDict = EMPTY,
+    ) -> int:
+        """Add a layer under a fresh key, not connected; returns the key."""
+        key = next(self._fresh)
+        self.graph.add_node(key, type=type_name, name=name, params=params, constants=constants, outputs=outputs)
+        self._types.setdefault(type_name, {})[key] = None
+        self._rename(None, name)
+        self._touch(key)
+        return key
+
+    def add_constant(self, name: str, tensor: Tensor) -> int:
+        """Add a Constant layer; its name is made unique; returns the key."""
+        return self.add("Constant", self.names.unique(name), (tensor.info,), constants=FrozenDict(input=tensor))
+
+    def set(self, key: int, **attributes: Any) -> None:
+        """Set attributes of a layer (``type``, ``name``, ``params``, ``constants``, ``outputs``, ...)."""
+        node = self.graph.nodes[key]
+        if "type" in attributes and attributes["type"] != node["type"]:
+            del self._types[node["type"]][key]
+            self._types.setdefault(attributes["type"], {})[key] = None
+        if "name" in attributes:
+            self._rename(node.get("name", ""), attributes["name"])
+        node.update(attributes)
+        self._touch(key)
+        for use in consumers(self.graph, key):
+            self._touch(use.layer)
+
+    def unset(self, key: int, *attributes: str) -> None:
+        """Take attributes off a layer, where it has them."""
+        for attribute in attributes:
+            self.graph.nodes[key].pop(attribute, None)
+        self._touch(key)
+
+    def connect(self, source: Source, target: int, input_slot: int) -> None:
+        """Connect an output to a free input slot."""
+        connect(self.graph, source.layer, target, source.slot, input_slot)
+        self._touch(source.layer, target)
+
+    def disconnect(self, target: int, input_slot: int) -> Source:
+        """Free an input slot; returns what fed it."""
+        source = disconnect(self.graph, target, input_slot)
+        self._touch(source.layer, target)
+        return source
+
+    def move_uses(self, old: int, new: int) -> None:
+        """Let every consumer of ``old`` read the same output slot of ``new`` instead."""
+        for use in self.uses(old):
+            self.disconnect(use.layer, use.input_slot)
+            self.connect(Source(new, use.slot), use.layer, use.input_slot)
+
+    def remove(self, key: int) -> None:
+        """Remove a layer and its connections."""
+        neighbours = {*self.graph.pred[key], *self.graph.succ[key]}
+        del self._types[self.type(key)][key]
+        self._rename(self.name(key), None)
+        self.graph.remove_node(key)
+        self._touch(key, *neighbours)
+
+    def take_over(self, key: int, layer: int) -> None:
+        """Let ``layer`` stand where ``key`` stood: its key, its name, its consumers; ``key`` goes.
+
+        The attributes and inputs of ``layer`` move to ``key``, so that whoever holds the key of a
+        match's root still holds the key of its result. The outputs' TensorInfos of ``key`` stay.
+        """
+        kept = self.graph.nodes[key]
+        name, outputs = kept.get("name", ""), kept.get("outputs", ())
+        attributes = dict(self.graph.nodes[layer])
+        inputs = self.inputs(layer)
+        for slot, _ in self.inputs(key):
+            self.disconnect(key, slot)
+        self.remove(layer)
+        kept.pop("overrides", None)
+        self.set(key, **{**attributes, "name": name, "outputs": outputs})
+        for slot, source in inputs:
+            self.connect(source, key, slot)
+
+    def drop_unused(self, constants: Iterable[int]) -> None:
+        """Remove those of the Constant layers that have no consumer left."""
+        for key in constants:
+            if key in self.graph and self.type(key) == "Constant" and not self.uses(key):
+                self.remove(key)
