@@ -1,0 +1,1 @@
+"""What the tests share: builders of networks and strategies for random ones."""
