@@ -5,6 +5,7 @@ A message says what was found, where, and what to do about it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -39,13 +40,13 @@ class ModelError(FusionEngineError):
         Where in it: ``layer 14 'relu_3'``, ``the root table``.
     """
 
-    def __init__(self, reason: str, *, path: str | Path | None = None, place: str | None = None) -> None:
+    def __init__(self, reason: str, *, path: str | os.PathLike[str] | None = None, place: str | None = None) -> None:
         self.reason = reason
-        self.path = None if path is None else str(path)
+        self.path = None if path is None else os.fspath(path)
         self.place = place
         super().__init__(": ".join(part for part in (self.path, place, reason) if part))
 
-    def within(self, path: str | Path) -> ModelError:
+    def within(self, path: str | os.PathLike[str]) -> ModelError:
         """The same error, of the same class, with the file named."""
         return type(self)(self.reason, path=path, place=self.place)
 

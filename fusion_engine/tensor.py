@@ -160,9 +160,10 @@ class Tensor:
         return self.data.tobytes()
 
     @property
-    def memory(self) -> tuple[int, int]:
-        """Address and size in bytes: equal for tensors that share their bytes."""
-        return (self.data.__array_interface__["data"][0], self.data.nbytes)
+    def memory(self) -> tuple[Any, ...]:
+        """Where the elements lie, address first: equal for tensors that share them in the same order."""
+        data = self.data
+        return (data.__array_interface__["data"][0], data.nbytes, None if data.flags.c_contiguous else data.strides)
 
 
 def same_tensor(a: Tensor | None, b: Tensor | None) -> bool:

@@ -1,0 +1,202 @@
+"""Files: read whole or mapped, written atomically, weights moved from file to file by the kernel."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat
+import tempfile
+import weakref
+from collections.abc import Callable, Iterable
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, TypeAlias
+
+from fusion_engine.armnn.decode import MAX_BUFFER, Buffer
+from fusion_engine.errors import ModelError, OutputError
+
+__all__ = ["READ_WHOLE", "MappedFile", "Range", "StrPath", "open_model", "write_atomically"]
+
+StrPath: TypeAlias = "str | os.PathLike[str]"
+
+READ_WHOLE = 64 * 2**20
+"""Files up to this many bytes are read whole; larger ones are mapped."""
+
+BLOCK = 8 * 2**20
+"""Size of the blocks in which weights are copied where the kernel cannot do it."""
+
+
+class MappedFile:
+    """An open file and its read-only mapping.
+
+    A mapping sees what is later written to the file, and reading it after a truncation kills the
+    process, so `check` compares size and modification time before every bulk use. What happens to
+    the file during such a use cannot be caught.
+    """
+
+    def __init__(self, path: str, descriptor: int, status: os.stat_result) -> None:
+        self.path = path
+        self.descriptor = os.dup(descriptor)
+        weakref.finalize(self, os.close, self.descriptor)
+        self._state = (status.st_size, status.st_mtime_ns)
+        self.mapping = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
+
+    def check(self) -> None:
+        """Raise ModelError where the file is no longer what was mapped."""
+        now = os.fstat(self.descriptor)
+        if (now.st_size, now.st_mtime_ns) != self._state:
+            raise ModelError("the file was changed while in use: load it again", path=self.path)
+
+
+class Range:
+    """Bytes of a mapped file, to be copied without reading them here."""
+
+    __slots__ = ("length", "offset", "source")
+
+    def __init__(self, source: MappedFile, offset: int, length: int) -> None:
+        self.source = source
+        self.offset = offset
+        self.length = length
+
+
+@contextmanager
+def _reading(path: str) -> Any:
+    try:
+        yield
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise ModelError(f"cannot be read: {reason}", path=path) from error
+
+
+def open_model(path: StrPath) -> tuple[Buffer, MappedFile | None]:
+    """The bytes of a file, whole or mapped.
+
+    Raises
+    ------
+    ModelError
+        Where there is no such file, it is no regular file, cannot be read, or has 2 GiB or more.
+    """
+    name = os.fspath(path)
+    with _reading(name):
+        descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                kind = "a directory" if stat.S_ISDIR(status.st_mode) else "no regular file"
+                raise ModelError(f"is {kind}: give an .armnn file", path=name)
+            if status.st_size > MAX_BUFFER:
+                raise ModelError(f"{status.st_size} bytes are too many: a FlatBuffers file ends below 2 GiB", path=name)
+            if status.st_size <= READ_WHOLE:
+                with os.fdopen(os.dup(descriptor), "rb") as file:
+                    return file.read(), None
+            mapped = MappedFile(name, descriptor, status)
+            return mapped.mapping, mapped
+        finally:
+            os.close(descriptor)
+
+
+def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range]) -> None:
+    """Write a file so that at any moment the old one or the whole new one is there.
+
+    The parts go to a temporary file in the same directory, which is synchronised and then renamed.
+    A symbolic link at ``path`` is replaced, not followed.
+
+    Raises
+    ------
+    OutputError
+        Where the directory is missing or not writable, the disk full, ...; no temporary file stays.
+    ModelError
+        Where a mapped source changed meanwhile.
+    """
+    target = Path(path)
+    temporary: str | None = None
+    try:
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+        with os.fdopen(descriptor, "wb", buffering=0) as file:
+            for part in parts:
+                if isinstance(part, Range):
+                    copy_range(part, file)
+                else:
+                    _write_all(file, part)
+            os.fchmod(descriptor, _mode(target))
+            os.fsync(descriptor)
+        os.replace(temporary, target)
+        temporary = None
+        _sync_directory(target.parent)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise OutputError(f"{target}: cannot be written: {reason}") from error
+    finally:
+        if temporary is not None:
+            with suppress(OSError):
+                os.unlink(temporary)
+
+
+def _write_all(file: IO[bytes], part: bytes | memoryview) -> None:
+    view = memoryview(part).cast("B")
+    while view:
+        written = file.write(view)
+        view = view[written:]
+
+
+def _mode(target: Path) -> int:
+    """Permissions for the new file: those of the one it replaces, else the umask's."""
+    with suppress(OSError):
+        status = target.lstat()
+        if stat.S_ISREG(status.st_mode):
+            return stat.S_IMODE(status.st_mode)
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _sync_directory(directory: Path) -> None:
+    with suppress(OSError):
+        descriptor = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def copy_range(part: Range, file: IO[bytes]) -> None:
+    """Copy a range of a mapped file: in the kernel where it can, else in blocks."""
+    part.source.check()
+    source, target = part.source.descriptor, file.fileno()
+    offset, left = part.offset, part.length
+    for move in (_copy_file_range, _sendfile, _blocks):
+        try:
+            while left:
+                moved = move(source, target, offset, left)
+                if not moved:
+                    raise ModelError("the file was shortened while in use: load it again", path=part.source.path)
+                offset += moved
+                left -= moved
+        except OSError as error:
+            if move is _blocks or error.errno not in _NOT_HERE:
+                raise
+        if not left:
+            return
+
+
+_NOT_HERE = {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EBADF}
+"""What the kernel answers where it cannot copy between these two files by that call."""
+
+
+def _copy_file_range(source: int, target: int, offset: int, count: int) -> int:
+    call: Callable[[int, int, int, int], int] | None = getattr(os, "copy_file_range", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "no copy_file_range")
+    return call(source, target, min(count, 2**30), offset)
+
+
+def _sendfile(source: int, target: int, offset: int, count: int) -> int:
+    call: Callable[[int, int, int, int], int] | None = getattr(os, "sendfile", None)
+    if call is None:
+        raise OSError(errno.ENOSYS, "no sendfile")
+    return call(target, source, offset, min(count, 2**30))
+
+
+def _blocks(source: int, target: int, offset: int, count: int) -> int:
+    return os.write(target, os.pread(source, min(count, BLOCK), offset))

@@ -1,0 +1,227 @@
+"""From the network to the bytes of a ``.armnn`` file.
+
+Layers are written in canonical order with index == position, so equal networks give equal bytes.
+Constant data lies behind all tables, each run of shared bytes once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fusion_engine.armnn.decode import MAX_BUFFER
+from fusion_engine.armnn.encode import Encoder, Outside, Tagged
+from fusion_engine.armnn.files import MappedFile, Range, StrPath, write_atomically
+from fusion_engine.canonical import canonical_order
+from fusion_engine.errors import ModelError
+from fusion_engine.network import EMPTY, Network, edges_into
+from fusion_engine.schema import LayerType, Schema, schema
+from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
+from fusion_engine.validate import require_valid
+
+__all__ = ["dumps", "save"]
+
+ALIGNMENT = 8
+"""Alignment of the elements of every vector of constant data, in bytes."""
+
+
+def save(graph: Network, path: StrPath) -> None:
+    """Write a network to a ``.armnn`` file.
+
+    The file is replaced in one step: a reader sees the old one or the whole new one, also where
+    ``graph`` was loaded from it. Layers are numbered anew, in canonical order.
+
+    Raises
+    ------
+    ModelError
+        Where the network is not one that a real reader takes (see `validate`), or where its file
+        would have 2 GiB or more; nothing is written then.
+    OutputError
+        Where the file cannot be written.
+    """
+    try:
+        built = _build(graph)
+    except ModelError as error:
+        raise error.within(path) from None
+    write_atomically(path, built.parts())
+
+
+def dumps(graph: Network) -> bytes:
+    """The bytes of the ``.armnn`` file that `save` would write; raises as `save` does."""
+    return b"".join(_bytes_of(part) for part in _build(graph).parts())
+
+
+def _bytes_of(part: bytes | memoryview | Range) -> bytes | memoryview:
+    if isinstance(part, Range):
+        part.source.check()
+        return memoryview(part.source.mapping)[part.offset : part.offset + part.length]
+    return part
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A vector of constant data: its tensor, element count, and the position of its length."""
+
+    tensor: Tensor
+    count: int
+    position: int
+
+
+class _Blocks:
+    """The vectors of constant data behind the built part, each run of shared bytes once."""
+
+    def __init__(self) -> None:
+        self.blocks: list[_Block] = []
+        self.end = 0
+        self._placed: dict[tuple[Any, ...], int] = {}
+
+    def place(self, tensor: Tensor) -> Outside:
+        """Where the elements of a tensor lie, counted from the end of the built part."""
+        key = (tensor.memory, tensor.data.itemsize)
+        if key not in self._placed:
+            position = self.end + (-self.end - 4) % ALIGNMENT
+            self.blocks.append(_Block(tensor, tensor.data.size, position))
+            self._placed[key] = position
+            self.end = position + 4 + tensor.data.nbytes
+        return Outside(self._placed[key])
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A file before it is written: its tables, and the vectors behind them."""
+
+    head: bytearray
+    blocks: list[_Block]
+
+    def parts(self) -> Iterator[bytes | memoryview | Range]:
+        """The file's bytes in order."""
+        yield bytes(self.head)
+        end = 0
+        for block in self.blocks:
+            yield bytes(block.position - end) + struct.pack("<I", block.count)
+            yield from self._elements(block.tensor)
+            end = block.position + 4 + block.tensor.data.nbytes
+
+    def _elements(self, tensor: Tensor) -> Iterator[bytes | memoryview | Range]:
+        if not tensor.data.nbytes:
+            return
+        origin = tensor.origin
+        if origin is not None and isinstance(origin.source, MappedFile):
+            yield Range(origin.source, origin.offset, tensor.data.nbytes)
+        elif tensor.data.flags.c_contiguous:
+            yield tensor.data.reshape(-1).view(np.uint8).data
+        else:
+            yield tensor.tobytes()
+
+
+def _build(graph: Network) -> _Built:
+    require_valid(graph)
+    facts = schema(graph.graph.get("dialect", "current"))
+    blocks = _Blocks()
+    writer = _Writer(graph, facts, blocks)
+    root = writer.root()
+    encoder = Encoder(facts)
+    head = encoder.finish(encoder.table(facts.root, root))
+    total = len(head) + blocks.end
+    if total > MAX_BUFFER:
+        raise ModelError(
+            f"the file would have {total} bytes: a FlatBuffers file ends below 2 GiB ({MAX_BUFFER} bytes at the most); "
+            "split the network or store its weights in a smaller type"
+        )
+    return _Built(head, blocks.blocks)
+
+
+class _Writer:
+    """A network as the dicts that the encoder takes."""
+
+    def __init__(self, graph: Network, facts: Schema, blocks: _Blocks) -> None:
+        self.graph = graph
+        self.facts = facts
+        self.blocks = blocks
+        self.order = canonical_order(graph)
+        self.index = {key: position for position, key in enumerate(self.order)}
+
+    def root(self) -> dict[str, Any]:
+        versions = self.graph.graph.get("feature_versions", (1, 1, 1))
+        found: dict[str, Any] = {
+            "layers": [self._any_layer(key) for key in self.order],
+            "inputIds": self._ids("inputs", versions[0]),
+            "outputIds": self._ids("outputs", versions[0]),
+        }
+        if any(versions):
+            names = ("bindingIdsScheme", "weightsLayoutScheme", "constantTensorsAsInputs")
+            found["featureVersions"] = dict(zip(names, versions, strict=True))
+        return found
+
+    def _ids(self, listed: str, scheme: int) -> list[int]:
+        keys = self.graph.graph.get(listed, ())
+        return [self.graph.nodes[key].get("binding_id", 0) if scheme >= 1 else self.index[key] for key in keys]
+
+    def _any_layer(self, key: int) -> dict[str, Any]:
+        node = self.graph.nodes[key]
+        kind = self.facts.layers[node["type"]]
+        base: dict[str, Any] = {
+            "index": self.index[key],
+            "layerName": node.get("name", ""),
+            "layerType": kind.value,
+            "inputSlots": self._input_slots(key, node),
+            "outputSlots": [
+                {"index": number, "tensorInfo": self._info(info)} for number, info in enumerate(node.get("outputs", ()))
+            ],
+        }
+        if kind.bindable:
+            base = {"base": base, "layerBindingId": node.get("binding_id", 0)}
+        table: dict[str, Any] = {"base": base}
+        if kind.descriptor is not None:
+            table["descriptor"] = node["params"]
+        table.update(self._constants(kind, node.get("constants") or EMPTY))
+        return {"layer": Tagged(kind.table.name, table)}
+
+    def _input_slots(self, key: int, node: dict[str, Any]) -> list[dict[str, Any]]:
+        overrides = node.get("overrides", EMPTY)
+        slots = []
+        for number, source in edges_into(self.graph, key):
+            slot: dict[str, Any] = {"index": number, "connection": (self.index[source.layer], source.slot)}
+            if number in overrides:
+                flag, info = overrides[number]
+                slot["isOverridden"] = flag
+                if info is not None:
+                    slot["overriddenTensorInfo"] = self._info(info)
+            slots.append(slot)
+        return slots
+
+    def _constants(self, kind: LayerType, constants: dict[str, Tensor]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for path in kind.tensors:
+            holder = found
+            for part in path[:-1]:
+                holder = holder.setdefault(part, {})
+            tensor = constants.get(path[-1])
+            if tensor is not None:
+                holder[path[-1]] = self._tensor(tensor)
+        return found
+
+    def _tensor(self, tensor: Tensor) -> dict[str, Any]:
+        member = PAYLOADS[tensor.data.itemsize]
+        return {"info": self._info(tensor.info), "data": Tagged(member, {"data": self.blocks.place(tensor)})}
+
+    def _info(self, info: TensorInfo) -> dict[str, Any]:
+        found: dict[str, Any] = {
+            "dimensions": info.shape,
+            "dataType": info.data_type,
+            "quantizationScale": info.quantization_scale,
+            "quantizationOffset": info.quantization_offset,
+        }
+        rest = (
+            ("quantizationScales", info.quantization_scales, ()),
+            ("quantizationDim", info.quantization_dim, 0),
+            ("dimensionality", info.dimensionality, 1),
+            ("dimensionSpecificity", info.dimension_specificity, ()),
+            ("isConstant", info.is_constant, False),
+        )
+        found.update((name, value) for name, value, default in rest if value != default)
+        return found
