@@ -3,6 +3,9 @@
 The vocabulary is expanded, names are checked against the schema, marks are turned into ``kept``,
 and every operand of a condition says which layer of the pattern it reads. A vocabulary name that
 stands for alternatives becomes several choices; at the root, several ``PatternLayer`` in order.
+
+Nodes that hold other nodes compare by identity and are not shown in full: a pattern may be too deep
+for the recursion that Python's own comparison, hash and repr need.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ __all__ = [
     "AnyInput",
     "AnyOf",
     "Constraint",
+    "Definition",
     "Operand",
     "PatternElement",
     "PatternGroup",
@@ -24,6 +28,21 @@ __all__ = [
     "PatternLayer",
     "Test",
 ]
+
+
+class _Node:
+    """What nodes that hold other nodes have in common: a short repr."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """Where a test of a vocabulary name stands: the name, and the span in the text that defines it."""
+
+    name: str
+    span: Span
 
 
 @dataclass(frozen=True)
@@ -36,8 +55,8 @@ class Operand:
         Under its 24.08 name: a descriptor field, ``name``, ``kernel.w``, ``output.dataType``,
         ``act.alpha`` ...
     at
-        ``id`` of the PatternLayer it is read from: the layer that carries the condition, or for
-        vocabulary names another layer of their pattern.
+        ``id`` of the PatternLayer it is read from: the layer that carries the condition or, for
+        vocabulary names, a layer above it in their pattern; so it is bound when the test is made.
     kind
         ``"int"``, ``"float"`` (a float32 field), ``"string"``, ``"enum"``, ``"bool"`` or
         ``"dimension"``: how it compares.
@@ -54,24 +73,28 @@ class Test:
 
     A side is an Operand, a literal (int, float, str, or a dimension as a tuple of 2 or 3 ints), or
     None for a value that is never known: such a test is false. ``span`` is where it stands in the
-    rule's text.
+    rule's text; a test that a vocabulary name brings along has the span of that name there, and
+    ``definition`` says where it is written.
     """
+
+    __test__ = False  # not one of pytest's
 
     left: Operand | int | float | str | tuple[int, ...] | None
     op: str
     right: Operand | int | float | str | tuple[int, ...] | None
     span: Span
+    definition: Definition | None = None
 
 
-@dataclass(frozen=True)
-class AllOf:
+@dataclass(frozen=True, eq=False, repr=False)
+class AllOf(_Node):
     """True where every part is."""
 
     parts: tuple[Constraint, ...]
 
 
-@dataclass(frozen=True)
-class AnyOf:
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyOf(_Node):
     """True where a part is."""
 
     parts: tuple[Constraint, ...]
@@ -80,8 +103,8 @@ class AnyOf:
 Constraint: TypeAlias = Test | AllOf | AnyOf
 
 
-@dataclass(frozen=True)
-class PatternLayer:
+@dataclass(frozen=True, eq=False, repr=False)
+class PatternLayer(_Node):
     """A named layer of a pattern.
 
     Parameters
@@ -104,7 +127,7 @@ class PatternLayer:
     kept
         Must match but is not consumed.
     span
-        The element in the rule's text.
+        The element in the rule's text; for what a vocabulary name stands for, that name.
     """
 
     id: int
@@ -125,8 +148,8 @@ class AnyInput:
     span: Span
 
 
-@dataclass(frozen=True)
-class PatternGroup:
+@dataclass(frozen=True, eq=False, repr=False)
+class PatternGroup(_Node):
     """A run of consecutive inputs."""
 
     items: tuple[PatternItem, ...]
@@ -136,8 +159,8 @@ class PatternGroup:
 PatternElement: TypeAlias = PatternLayer | AnyInput | PatternGroup
 
 
-@dataclass(frozen=True)
-class PatternItem:
+@dataclass(frozen=True, eq=False, repr=False)
+class PatternItem(_Node):
     """Alternatives in order, repeated ``low`` to ``high`` times (None: no bound), greedy."""
 
     choices: tuple[PatternElement, ...]

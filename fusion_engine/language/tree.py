@@ -2,6 +2,9 @@
 
 ``Rule`` is what the grammar calls ``rule``. Marks (``!``) are neutral here; what they mean is
 decided by the rule's ``marked`` option when the tree is resolved (``pattern.py``).
+
+Nodes compare by identity and are not shown in full: a tree may be too deep for the recursion that
+Python's own comparison, hash, repr and pickling need. Compare texts (``parser.unparse``) instead.
 """
 
 from __future__ import annotations
@@ -35,16 +38,25 @@ class Span:
     end: int
 
 
-@dataclass(frozen=True)
-class Parameter:
+class _Node:
+    """What all nodes have in common: a short repr."""
+
+    span: Span
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.span.start}:{self.span.end}>"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parameter(_Node):
     """``strideX``, ``act.alpha``: one or two IDs."""
 
     name: str
     span: Span
 
 
-@dataclass(frozen=True)
-class Constant:
+@dataclass(frozen=True, eq=False, repr=False)
+class Constant(_Node):
     """A number, string or dimension.
 
     ``kind`` is ``"int"``, ``"float"``, ``"string"`` or ``"dimension"``; ``value`` an int, float,
@@ -59,8 +71,8 @@ class Constant:
 Value: TypeAlias = Parameter | Constant
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison(_Node):
     """``left op right``; ``op`` is one of ``< > <= >= == <>``."""
 
     left: Value
@@ -69,16 +81,16 @@ class Comparison:
     span: Span
 
 
-@dataclass(frozen=True)
-class And:
+@dataclass(frozen=True, eq=False, repr=False)
+class And(_Node):
     """``a && b && ...``: two or more parts."""
 
     parts: tuple[Condition, ...]
     span: Span
 
 
-@dataclass(frozen=True)
-class Or:
+@dataclass(frozen=True, eq=False, repr=False)
+class Or(_Node):
     """``a || b || ...``: two or more parts."""
 
     parts: tuple[Condition, ...]
@@ -88,8 +100,8 @@ class Or:
 Condition: TypeAlias = Comparison | And | Or
 
 
-@dataclass(frozen=True)
-class Scope:
+@dataclass(frozen=True, eq=False, repr=False)
+class Scope(_Node):
     """``fp16|nchw|``: ``data_type`` ``"fp16"``, ``"fp32"`` or None, ``layout`` ``"nchw"``, ``"nhwc"`` or None."""
 
     data_type: str | None
@@ -97,8 +109,8 @@ class Scope:
     span: Span
 
 
-@dataclass(frozen=True)
-class Rule:
+@dataclass(frozen=True, eq=False, repr=False)
+class Rule(_Node):
     """``[scope] type ["[" condition "]"] ["{" inputs "}"]``; ``inputs`` is None without braces."""
 
     scope: Scope | None
@@ -109,23 +121,23 @@ class Rule:
     span: Span
 
 
-@dataclass(frozen=True)
-class AnyLayer:
+@dataclass(frozen=True, eq=False, repr=False)
+class AnyLayer(_Node):
     """``?``."""
 
     span: Span
 
 
-@dataclass(frozen=True)
-class Group:
+@dataclass(frozen=True, eq=False, repr=False)
+class Group(_Node):
     """``(a, b)``: a run of consecutive inputs."""
 
     items: tuple[Item, ...]
     span: Span
 
 
-@dataclass(frozen=True)
-class Element:
+@dataclass(frozen=True, eq=False, repr=False)
+class Element(_Node):
     """One alternative of a selection, with its mark."""
 
     body: Rule | AnyLayer | Group
@@ -133,8 +145,8 @@ class Element:
     span: Span
 
 
-@dataclass(frozen=True)
-class Item:
+@dataclass(frozen=True, eq=False, repr=False)
+class Item(_Node):
     """``a|b:low~high``: a selection with its range; ``high`` None is unbounded; 1 to 1 without a range."""
 
     choices: tuple[Element, ...]
