@@ -3,7 +3,8 @@
 A fold is two functions. ``check`` looks at a match and gives a plan, or raises `Refused` with a
 reason a user can act on; it changes nothing. ``apply`` carries the plan out on the workspace and
 returns the key of the result. Third parties register theirs under the entry-point group
-``fusion_engine.folds``; the entry point's name is the fold's name in rule files.
+``fusion_engine.folds``; the entry point's name is the fold's name in rule files, and the names of
+this package's own folds cannot be taken.
 """
 
 from __future__ import annotations
@@ -11,13 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import entry_points
-from typing import Any
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import TYPE_CHECKING, Any
 
-from fusion_engine.match.binding import Match
-from fusion_engine.workspace import Workspace
+from fusion_engine.errors import FuseError
 
-__all__ = ["Fold", "Refused", "find_fold", "fold_names"]
+if TYPE_CHECKING:
+    from fusion_engine.match.binding import Match
+    from fusion_engine.workspace import Workspace
+
+__all__ = ["ENTRY_POINTS", "Fold", "Refused", "find_fold", "fold_names"]
+
+ENTRY_POINTS = "fusion_engine.folds"
+"""The entry-point group of third parties' folds."""
 
 
 class Refused(Exception):
@@ -51,19 +59,28 @@ class Fold:
     roots: frozenset[str] = frozenset()
 
 
-@cache
-def _registry() -> dict[str, Any]:
-    from fusion_engine.folds import batch_norm
+OWN = {
+    "batch-norm": "fusion_engine.folds.batch_norm",
+}
+"""The folds of this package: the module of each, whose ``FOLD`` it is."""
 
-    found: dict[str, Any] = {point.name: point for point in entry_points(group="fusion_engine.folds")}
-    return found | {"batch-norm": batch_norm.FOLD}
+
+@cache
+def _registered() -> dict[str, tuple[EntryPoint, ...]]:
+    """Third parties' folds by name; more than one entry point under a name is an error when it is used."""
+    found: dict[str, tuple[EntryPoint, ...]] = {}
+    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
+        if point.name not in OWN and all(point.value != other.value for other in found.get(point.name, ())):
+            found[point.name] = (*found.get(point.name, ()), point)
+    return found
 
 
 def fold_names() -> tuple[str, ...]:
     """Names that ``fold = "..."`` may take, sorted."""
-    return tuple(sorted(_registry()))
+    return tuple(sorted({*OWN, *_registered()}))
 
 
+@cache
 def find_fold(name: str) -> Fold:
     """The fold of that name.
 
@@ -71,7 +88,36 @@ def find_fold(name: str) -> Fold:
     ------
     KeyError
         Where there is none.
+    FuseError
+        Where a third party's fold cannot be loaded, is no `Fold`, or two claim the name.
+
+    Examples
+    --------
+    >>> find_fold("batch-norm").roots
+    frozenset()
     """
-    found = _registry()[name]
-    fold: Fold = found if isinstance(found, Fold) else found.load()
-    return fold
+    if name in OWN:
+        own: Fold = import_module(OWN[name]).FOLD
+        return own
+    points = _registered()[name]
+    if len(points) > 1:
+        claims = " and ".join(_origin(point) for point in points)
+        raise FuseError(f"fold '{name}' is claimed by {claims}: uninstall all but one")
+    try:
+        loaded = points[0].load()
+    except Exception as error:
+        raise FuseError(
+            f"fold '{name}' of {_origin(points[0])} cannot be loaded: {type(error).__name__}: {error}: "
+            "repair or uninstall that package"
+        ) from error
+    if not isinstance(loaded, Fold):
+        raise FuseError(
+            f"fold '{name}' of {_origin(points[0])} is a {type(loaded).__name__}: "
+            "its entry point must name a fusion_engine.folds.Fold"
+        )
+    return loaded
+
+
+def _origin(point: EntryPoint) -> str:
+    package = point.dist.name if point.dist is not None else "an unknown package"
+    return f"{package} ({point.value})"
