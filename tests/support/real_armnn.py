@@ -126,14 +126,17 @@ class RealArmnn:
         with tempfile.TemporaryDirectory() as place:
             return self._answer(release, ["--check-only"], model, Path(place))
 
+    def tool(self, release: str) -> Path:
+        """The program that runs a model."""
+        return self._binaries / {"20.08": "armnn_run", "23.08": "armnn_run-23.08"}[release]
+
     def _answer(self, release: str, options: list[str], model: str | Path | bytes, folder: Path) -> dict[str, Any]:
         if isinstance(model, bytes):
             path = folder / "model.armnn"
             path.write_bytes(model)
         else:
             path = Path(model)
-        tool = self._binaries / {"20.08": "armnn_run", "23.08": "armnn_run-23.08"}[release]
-        done = subprocess.run([tool, *options, path], capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run([self.tool(release), *options, path], capture_output=True, text=True, timeout=600, check=False)
         try:
             answer: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
