@@ -1,1 +1,105 @@
-"""Fuse the layers of Arm NN networks, offline and by rule."""
+"""Fuse the layers of Arm NN networks (``.armnn``), offline and by rule.
+
+Examples
+--------
+>>> import fusion_engine as fe
+>>> graph = fe.load("examples/models/digits.armnn")
+>>> fused = fe.fuse(graph, fe.load_rules("armnn"))
+>>> fused.graph["fusions"][0].rule
+'batch-norm'
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fusion_engine.armnn.reader import load, loads
+    from fusion_engine.armnn.writer import dumps, save
+    from fusion_engine.compare import difference, equal
+    from fusion_engine.errors import (
+        FuseError,
+        FusionEngineError,
+        ModelError,
+        OutputError,
+        RuleError,
+        RuleLoopError,
+        UnsupportedLayerError,
+    )
+    from fusion_engine.fuse import Fusion, LayerRef, Refusal, fuse
+    from fusion_engine.language.rule import FusingRule
+    from fusion_engine.language.rulefile import load_rules
+    from fusion_engine.network import FrozenDict, connect, new_network
+    from fusion_engine.tensor import Tensor, TensorInfo
+    from fusion_engine.unfuse import unfuse
+    from fusion_engine.validate import Problem, validate
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "FrozenDict",
+    "FuseError",
+    "FusingRule",
+    "Fusion",
+    "FusionEngineError",
+    "LayerRef",
+    "ModelError",
+    "OutputError",
+    "Problem",
+    "Refusal",
+    "RuleError",
+    "RuleLoopError",
+    "Tensor",
+    "TensorInfo",
+    "UnsupportedLayerError",
+    "__version__",
+    "connect",
+    "difference",
+    "dumps",
+    "equal",
+    "fuse",
+    "load",
+    "load_rules",
+    "loads",
+    "new_network",
+    "save",
+    "unfuse",
+    "validate",
+]
+
+_HOMES = {
+    "armnn.reader": ("load", "loads"),
+    "armnn.writer": ("dumps", "save"),
+    "compare": ("difference", "equal"),
+    "errors": (
+        "FuseError",
+        "FusionEngineError",
+        "ModelError",
+        "OutputError",
+        "RuleError",
+        "RuleLoopError",
+        "UnsupportedLayerError",
+    ),
+    "fuse": ("Fusion", "LayerRef", "Refusal", "fuse"),
+    "language.rule": ("FusingRule",),
+    "language.rulefile": ("load_rules",),
+    "network": ("FrozenDict", "connect", "new_network"),
+    "tensor": ("Tensor", "TensorInfo"),
+    "unfuse": ("unfuse",),
+    "validate": ("Problem", "validate"),
+}
+_HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used: starting costs what is used, no more."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -16,7 +16,7 @@ from typing import Any
 
 from fusion_engine.resources import folder
 
-__all__ = ["DIALECTS", "Enum", "Field", "LayerType", "Schema", "Table", "float32", "schema", "slot_facts"]
+__all__ = ["DIALECTS", "Enum", "Field", "LayerType", "Schema", "Table", "compiled", "float32", "schema", "slot_facts"]
 
 DIALECTS = ("seed", "19.02", "19.05", "current")
 
@@ -186,7 +186,8 @@ class Schema:
 
 
 @cache
-def _compiled() -> dict[str, Any]:
+def compiled() -> dict[str, Any]:
+    """``schema/compiled.json``: per dialect what ``schema/compile.py`` made of its ``.fbs``."""
     loaded: dict[str, Any] = json.loads((folder("schema") / "compiled.json").read_text("utf-8"))
     return loaded
 
@@ -207,7 +208,7 @@ def schema(dialect: str = "current") -> Schema:
     >>> schema("seed").layers["Softmax"].tag
     5
     """
-    return Schema(dialect, _compiled()[dialect])
+    return Schema(dialect, compiled()[dialect])
 
 
 @cache

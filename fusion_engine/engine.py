@@ -1,0 +1,265 @@
+"""Applying rules to a network: order, safety, fixpoint.
+
+Definition: each rule in order, each root in the canonical order fixed when that rule starts, results
+visible to later roots; again until a pass changes nothing. A rule is not tried again on a network
+that is as its last scan, which changed nothing, left it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import networkx as nx
+
+from fusion_engine import group, opaque
+from fusion_engine.errors import FuseError, ModelError, RuleLoopError
+from fusion_engine.folds import Fold, Refused, find_fold
+from fusion_engine.language.rule import FusingRule
+from fusion_engine.match import compile_rule
+from fusion_engine.match.binding import Match
+from fusion_engine.network import Network
+from fusion_engine.workspace import Workspace
+
+__all__ = ["Fusion", "LayerRef", "Refusal", "fuse"]
+
+
+@dataclass(frozen=True)
+class LayerRef:
+    """A layer in a record: its key in the graph given to `fuse` (for a loaded one, the index in the file)."""
+
+    index: int
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A rewrite that was made.
+
+    Attributes
+    ----------
+    rule
+        The rule's name.
+    result
+        What was made: the name of an opaque layer or a group, or the LayerType a fold left.
+    layers
+        What it was made from, the root first.
+    """
+
+    rule: str
+    result: str
+    layers: tuple[LayerRef, ...]
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A match that was not rewritten: the rule's name, the root, and why."""
+
+    rule: str
+    layer: LayerRef
+    reason: str
+
+
+class _Matcher(Protocol):
+    """What the engine needs of a compiled rule."""
+
+    @property
+    def root_types(self) -> frozenset[str]: ...
+
+    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]: ...
+
+
+@dataclass(frozen=True)
+class _AnyRoot:
+    """The matcher of a fold that declares its root types: each such layer by itself."""
+
+    root_types: frozenset[str]
+
+    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]:
+        yield Match(root, (root,), (), (), (), ())
+
+
+@dataclass
+class _Runner:
+    """A rule with its matcher and what it did."""
+
+    rule: FusingRule
+    matcher: _Matcher
+    fold: Fold | None
+    refusals: list[Refusal] = field(default_factory=list)
+    quiet_at: int = -1
+
+    @classmethod
+    def of(cls, rule: FusingRule) -> _Runner:
+        fold = None if rule.fold is None else find_fold(rule.fold)
+        if fold is not None and not rule.patterns:
+            return cls(rule, _AnyRoot(fold.roots), fold)
+        return cls(rule, compile_rule(rule), fold)
+
+    def roots(self, workspace: Workspace) -> list[int]:
+        """The layers of the root's types, in canonical order."""
+        found = {key for name in sorted(self.matcher.root_types) for key in workspace.of_type(name)}
+        if len(found) < 2:
+            return list(found)
+        return [key for key in workspace.order() if key in found]
+
+    def check(self, workspace: Workspace, match: Match) -> Any:
+        """The plan for a match; raises Refused."""
+        unsafe = _unsafe(workspace, match)
+        if unsafe is not None:
+            raise Refused(unsafe)
+        if self.fold is not None:
+            return self.fold.check(workspace, match)
+        for key in match.layers:
+            if group.is_grouped(workspace, key):
+                raise Refused(f"{workspace.describe(key)} is in a group already")
+        if self.rule.group is not None:
+            return group.check(workspace, match, self.rule)
+        return opaque.check(workspace, match, self.rule)
+
+    def apply(self, workspace: Workspace, match: Match, plan: Any) -> Fusion:
+        """Carry out a plan."""
+        layers = tuple(_ref(workspace, key) for key in match.layers)
+        if self.fold is not None:
+            result = workspace.type(self.fold.apply(workspace, match, plan))
+        elif self.rule.group is not None:
+            group.apply(workspace, match, plan)
+            result = self.rule.group
+        else:
+            opaque.apply(workspace, match, plan)
+            result = str(self.rule.into)
+        return Fusion(self.rule.name, result, layers)
+
+
+def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
+    """Apply rules to a network until nothing more fires.
+
+    Parameters
+    ----------
+    graph
+        The network; it and its arrays stay as they are.
+    rules
+        In order of priority.
+
+    Returns
+    -------
+    networkx.DiGraph
+        A new network. Its ``graph["fusions"]`` is the tuple of `Fusion` made, in order,
+        ``graph["refusals"]`` the tuple of `Refusal` (the last of each rule and root), and
+        ``graph["warnings"]`` a tuple of str.
+
+    Raises
+    ------
+    FuseError
+        Where what is given is no network or no rule, or a match takes too many steps.
+    RuleLoopError
+        Where rules keep firing: after 10 rewrites per layer and 100 more.
+    ModelError
+        Where the network is not as `validate` wants it and so cannot be worked on.
+
+    Examples
+    --------
+    >>> import fusion_engine as fe
+    >>> graph = fe.load("examples/models/digits.armnn")
+    >>> rule = fe.FusingRule("Activation{Convolution2d}", into="ConvRelu")
+    >>> [fusion.result for fusion in fe.fuse(graph, rule).graph["fusions"]]
+    []
+    """
+    chosen = _rules(rules)
+    if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
+        raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
+    try:
+        return _fuse(graph, chosen)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        _blame_the_network(graph, error)
+        raise
+
+
+def _blame_the_network(graph: Network, error: Exception) -> None:
+    """Raise the network's first problem, where it has one: it is what the error came from."""
+    from fusion_engine.validate import validate
+
+    problems = validate(graph)
+    if problems:
+        raise ModelError(f"cannot be fused: {problems[0].message}") from error
+
+
+def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:
+    chosen = [rules] if isinstance(rules, FusingRule) else list(rules)
+    for rule in chosen:
+        if not isinstance(rule, FusingRule):
+            raise FuseError(f"a rule is a FusingRule, not {type(rule).__name__}: FusingRule({rule!r}) or load_rules(...)")
+    return chosen
+
+
+def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
+    workspace = Workspace(graph)
+    runners = [_Runner.of(rule) for rule in rules]
+    fusions: list[Fusion] = []
+    bound = 10 * len(graph) + 100
+    last: deque[str] = deque(maxlen=20)
+    while True:
+        before = workspace.revision
+        for runner in runners:
+            if runner.quiet_at == workspace.revision:
+                continue
+            for fusion in _scan(workspace, runner):
+                fusions.append(fusion)
+                last.append(fusion.rule)
+                if len(fusions) > bound:
+                    raise RuleLoopError(
+                        f"{bound} rewrites of {len(graph)} layers and no end: the rules "
+                        f"{', '.join(repr(name) for name in sorted(set(last)))} keep firing on each other's results"
+                    )
+        if workspace.revision == before:
+            break
+    warnings = opaque.settle(workspace)
+    result = workspace.graph
+    result.graph["fusions"] = tuple(fusions)
+    result.graph["refusals"] = tuple(refusal for runner in runners for refusal in runner.refusals)
+    result.graph["warnings"] = tuple(dict.fromkeys((*result.graph.get("warnings", ()), *warnings)))
+    return result
+
+
+def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
+    """One rule over all its roots."""
+    before = workspace.revision
+    runner.refusals = []
+    types = runner.matcher.root_types
+    for root in runner.roots(workspace):
+        if root not in workspace.graph or workspace.type(root) not in types:
+            continue
+        reason: str | None = None
+        for match in runner.matcher.matches(workspace, root):
+            try:
+                plan = runner.check(workspace, match)
+            except Refused as refused:
+                reason = reason or refused.reason
+                continue
+            yield runner.apply(workspace, match, plan)
+            break
+        else:
+            if reason is not None:
+                runner.refusals.append(Refusal(runner.rule.name, _ref(workspace, root), reason))
+    if workspace.revision == before:
+        runner.quiet_at = before
+
+
+def _ref(workspace: Workspace, key: int) -> LayerRef:
+    return LayerRef(key, workspace.name(key), workspace.type(key))
+
+
+def _unsafe(workspace: Workspace, match: Match) -> str | None:
+    """Why a match must not be rewritten: what it consumes, besides the root, is used elsewhere too."""
+    consumed = set(match.layers)
+    for key in match.layers:
+        if key == match.root:
+            continue
+        for use in workspace.uses(key):
+            if use.layer not in consumed:
+                what = "is an output of the network" if workspace.type(use.layer) == "Output" else "is used elsewhere"
+                return f"{workspace.describe(key)} {what} too: {workspace.describe(use.layer)} reads it"
+    return None

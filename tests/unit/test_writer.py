@@ -1,0 +1,233 @@
+"""Writing: the bytes' structure, sharing, limits, atomicity, and flatc's opinion of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fusion_engine as fe
+from fusion_engine import resources
+from fusion_engine.armnn import files, writer
+from fusion_engine.armnn.decode import Decoder
+from fusion_engine.errors import ModelError, OutputError
+from fusion_engine.network import FrozenDict, Network
+from fusion_engine.schema import schema
+from fusion_engine.tensor import Tensor, TensorInfo
+from tests.unit.test_dialects import small
+from tests.unit.test_reader import chain
+
+
+def constants(*tensors: Tensor) -> Network:
+    """A network of Constants, each with an Output."""
+    graph = fe.new_network()
+    for number, tensor in enumerate(tensors):
+        graph.add_node(number, type="Constant", outputs=(tensor.info,), constants=FrozenDict(input=tensor))
+        graph.add_node(100 + number, type="Output", binding_id=number, outputs=())
+        fe.connect(graph, number, 100 + number)
+    graph.graph["outputs"] = tuple(100 + number for number in range(len(tensors)))
+    return graph
+
+
+def vectors(data: bytes) -> list[tuple[int, int]]:
+    """(position of the elements, count) of every constant's data."""
+    found = []
+    decoder = Decoder(data, schema())
+    root = decoder.table("SerializedGraph", decoder.root())
+    for any_layer in root["layers"]:
+        kind = schema().by_tag[any_layer["layer_type"]]
+        table = decoder.table(kind.table.name, any_layer["layer"])
+        if kind.name == "Constant":
+            vector = decoder.peek_offset(table["input"]["data"], 0)
+            found.append((vector + 4, struct.unpack_from("<I", data, vector)[0]))
+    return found
+
+
+@pytest.mark.parametrize("data_type", ["Float16", "Float32", "QAsymmS8", "Signed64", "Boolean", "QSymmS16"])
+def test_elements_are_counted_little_endian_and_aligned_to_8(data_type: str) -> None:
+    tensors = [Tensor.of([1, 0, 1], data_type), Tensor.of(np.arange(7)[::2], data_type)]
+    data = fe.dumps(constants(*tensors))
+    for (position, count), tensor in zip(vectors(data), tensors, strict=True):
+        assert position % 8 == 0
+        assert count == tensor.data.size
+        assert data[position : position + tensor.data.nbytes] == tensor.data.astype(tensor.data.dtype).tobytes()
+
+
+def test_strided_and_foreign_byte_order_arrays_are_written_by_value() -> None:
+    base = np.arange(12, dtype="<f4").reshape(3, 4)
+    strided = Tensor(TensorInfo((3, 2)), base[:, ::2])
+    transposed = Tensor(TensorInfo((4, 3)), base.T)
+    foreign = Tensor.of(np.array([1.5, 2.5], ">f4"))
+    graph = fe.loads(fe.dumps(constants(strided, transposed, foreign)))
+    found = [graph.nodes[key]["constants"]["input"].data.tolist() for key in graph if graph.nodes[key]["constants"]]
+    assert sorted(map(str, found)) == sorted(map(str, [base[:, ::2].tolist(), base.T.tolist(), [1.5, 2.5]]))
+
+
+def test_shared_memory_is_written_once_and_equal_content_is_not_shared() -> None:
+    array = np.arange(1000, dtype="<f4")
+    array.flags.writeable = False
+    info = TensorInfo((1000,))
+    shared = fe.dumps(constants(Tensor(info, array), Tensor(info, array)))
+    apart = fe.dumps(constants(Tensor(info, array), Tensor(info, array.copy())))
+    assert len({position for position, _ in vectors(shared)}) == 1
+    assert len({position for position, _ in vectors(apart)}) == 2
+    assert len(apart) - len(shared) in range(4000, 4009)
+    again = fe.loads(shared)
+    first, second = (again.nodes[key]["constants"]["input"] for key in again if again.nodes[key]["type"] == "Constant")
+    assert first.memory == second.memory
+    assert fe.dumps(again) == shared
+
+
+def test_a_view_of_the_same_start_but_other_strides_is_not_taken_for_the_same() -> None:
+    base = np.arange(16, dtype="<f4").reshape(4, 4)
+    graph = constants(Tensor(TensorInfo((2, 2)), base[:2, :2]), Tensor(TensorInfo((2, 2)), base[::2, ::2]))
+    again = fe.loads(fe.dumps(graph))
+    found = [again.nodes[key]["constants"]["input"].data.tolist() for key in again if again.nodes[key]["constants"]]
+    assert found == [[[0, 1], [4, 5]], [[0, 2], [8, 10]]]
+
+
+def test_tables_say_their_true_size() -> None:
+    """Every table's vtable covers its last field (a fault of flatbuffers before 25.12)."""
+    data = fe.dumps(fe.loads(chain(a=1.0, b=2.0)))
+    checked = 0
+    decoder = Decoder(data, schema())
+    sizes = {"AnyLayer": {0: 1, 1: 4}, "SerializedGraph": {0: 4, 1: 4, 2: 4, 3: 4}}
+    root = decoder.root()
+    tables = [("SerializedGraph", root)]
+    tables += [("AnyLayer", position) for position in decoder.targets(decoder.peek_offset(root, 0))]
+    for name, position in tables:
+        place, _ = decoder.vtable(position)
+        declared = struct.unpack_from("<H", data, place + 2)[0]
+        for slot, size in sizes[name].items():
+            field = decoder.peek(position, slot)
+            if field:
+                assert field + size - position <= declared
+                checked += 1
+    assert checked >= 9
+
+
+def test_an_offset_past_the_builders_end_is_what_the_writer_relies_on() -> None:
+    """Negative offsets are no documented feature of flatbuffers.Builder: this fails should it change."""
+    import flatbuffers
+    from flatbuffers.table import Table
+
+    builder = flatbuffers.Builder(0)
+    builder.Prep(8, 0)
+    builder.StartObject(1)
+    builder.PrependUOffsetTRelative(-4)
+    builder.Slot(0)
+    builder.Finish(builder.EndObject())
+    built = bytes(builder.Output())
+    data = built + bytes(4) + struct.pack("<I", 3) + b"abc"
+    assert len(built) % 8 == 0
+    table = Table(bytearray(data), struct.unpack_from("<I", data, 0)[0])
+    assert table.VectorLen(table.Offset(4)) == 3
+    start = table.Vector(table.Offset(4))
+    assert start == len(built) + 8
+    assert data[start : start + 3] == b"abc"
+
+
+def test_over_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MAX_BUFFER", 2**20)
+    graph = constants(Tensor.of(np.zeros(2**19, "<f4")))
+    with pytest.raises(ModelError, match="ends below 2 GiB"):
+        fe.save(graph, tmp_path / "big.armnn")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = tmp_path / "model.armnn"
+    target.write_bytes(b"old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(OutputError, match="No space left on device"):
+        fe.save(constants(Tensor.of([1.0])), target)
+    assert [path.name for path in tmp_path.iterdir()] == ["model.armnn"]
+    assert target.read_bytes() == b"old"
+
+
+def test_where_it_cannot_be_written_it_says_so(tmp_path: Path) -> None:
+    graph = constants(Tensor.of([1.0]))
+    with pytest.raises(OutputError, match="No such file or directory"):
+        fe.save(graph, tmp_path / "missing" / "x.armnn")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OutputError):
+        fe.save(graph, tmp_path / "folder")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder"]
+
+
+def test_permissions_follow_the_umask_or_the_file_that_was_there(tmp_path: Path) -> None:
+    graph = constants(Tensor.of([1.0]))
+    old = os.umask(0o027)
+    try:
+        fe.save(graph, tmp_path / "new.armnn")
+    finally:
+        os.umask(old)
+    assert stat.S_IMODE((tmp_path / "new.armnn").stat().st_mode) == 0o640
+    (tmp_path / "new.armnn").chmod(0o604)
+    fe.save(graph, tmp_path / "new.armnn")
+    assert stat.S_IMODE((tmp_path / "new.armnn").stat().st_mode) == 0o604
+
+
+@pytest.mark.parametrize("missing", [(), ("copy_file_range",), ("copy_file_range", "sendfile")])
+def test_weights_of_a_mapped_file_are_copied_by_whatever_the_system_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
+) -> None:
+    data = fe.dumps(constants(Tensor.of(np.arange(100_000, dtype="<f4")), Tensor.of([7], "QAsymmU8")))
+    (tmp_path / "big.armnn").write_bytes(data)
+    monkeypatch.setattr(files, "READ_WHOLE", 1000)
+    graph = fe.load(tmp_path / "big.armnn")
+    for name in missing:
+        monkeypatch.delattr(files.os, name)
+    fe.save(graph, tmp_path / "copy.armnn")
+    assert (tmp_path / "copy.armnn").read_bytes() == data
+    assert fe.dumps(graph) == data
+
+
+def test_the_writers_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
+    script = (
+        "import sys, hashlib, fusion_engine as fe\nprint(hashlib.sha256(fe.dumps(fe.load(sys.argv[1]))).hexdigest())\n"
+    )
+    (tmp_path / "m.armnn").write_bytes(chain())
+    found = set()
+    for seed in ("0", "1", "2"):
+        done = subprocess.run(
+            [sys.executable, "-c", script, tmp_path / "m.armnn"],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        found.add(done.stdout)
+    assert len(found) == 1
+
+
+@pytest.mark.skipif(shutil.which("flatc") is None, reason="flatc (Debian: flatbuffers-compiler) is not installed")
+@pytest.mark.parametrize("dialect", ["seed", "19.02", "19.05", "current"])
+def test_flatc_decodes_what_is_written(tmp_path: Path, dialect: str) -> None:
+    (tmp_path / "m.bin").write_bytes(fe.dumps(fe.loads(small(dialect))))
+    name = {"seed": "seed", "19.02": "v19_02", "19.05": "v19_05", "current": "current"}[dialect]
+    text = (resources.folder("schema") / f"{name}.fbs").read_text("utf-8")
+    (tmp_path / "s.fbs").write_text(text)
+    subprocess.run(
+        ["flatc", "--json", "--raw-binary", "--strict-json", "-o", ".", "s.fbs", "--", "m.bin"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    decoded = json.loads((tmp_path / "m.json").read_text())
+    assert [entry["layer_type"] for entry in decoded["layers"]] == ["InputLayer", "OutputLayer"]
+    connection = decoded["layers"][1]["layer"]["base"]["base"]["inputSlots"][0]["connection"]
+    assert connection == {"sourceLayerIndex": 0, "outputSlotIndex": 0}
+    assert (decoded["inputIds"], decoded["outputIds"]) == ([0], [1])
