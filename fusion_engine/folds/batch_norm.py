@@ -171,15 +171,15 @@ def _float_info(workspace: Workspace, source: Source) -> TensorInfo:
 
 def _check_float(info: TensorInfo, place: str) -> None:
     if info.data_type not in FLOATS:
-        raise Refused(f"{place} is {info.data_type}; only Float32 and Float16 fold exactly")
+        raise Refused(f"{place}: {info.data_type} does not fold, only Float32 and Float16 do")
     if info.quantization_scales:
-        raise Refused(f"{place} is {info.data_type} with a per-axis quantization")
+        raise Refused(f"{place}: {info.data_type} with a per-axis quantization does not fold")
 
 
 def _check_tensor(tensor: Tensor, place: str) -> None:
     _check_float(tensor.info, place)
     if tensor.untagged and tensor.info.data_type == "Float16":
-        raise Refused(f"{place} is Float16 without a payload type: Arm NN 20.08 stores BFloat16 so")
+        raise Refused(f"{place}: Float16 without a payload type does not fold, since Arm NN 20.08 stores BFloat16 so")
 
 
 def _weights(workspace: Workspace, layer: int) -> Weights:
