@@ -1,12 +1,206 @@
-"""The canonical order of a network's layers."""
+"""The canonical order of a network's layers, which decides positions in files and the order of matching.
+
+It does not depend on node keys or on the order in which nodes and edges were added: renumbering and
+reordering a network changes nothing. Where layers reach an Output, connections alone decide, and
+the cost is a walk. Only the others are told apart by what they hold.
+"""
 
 from __future__ import annotations
 
-from fusion_engine.network import Network
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from hashlib import blake2b
+from operator import itemgetter
+from typing import Any
 
-__all__ = ["canonical_order"]
+from fusion_engine.content import Digester
+from fusion_engine.network import Network
+from fusion_engine.partition import refined_order
+
+__all__ = ["canonical_order", "digest"]
+
+_slot = itemgetter(0)
 
 
 def canonical_order(graph: Network) -> list[int]:
-    """Every layer once, in canonical order."""
-    return sorted(graph.nodes)
+    """Every layer once, in canonical order.
+
+    The Inputs come first, in the order of ``graph.graph["inputs"]``. Then what the listed Outputs
+    need: the post-order of a walk from the Outputs in their order, through the inputs of each layer
+    by slot. Then layers that reach no listed Output (unlisted Inputs and Outputs among them), in the
+    same way from the layers without consumers, those ordered by `digest`. Last the Outputs.
+
+    Layers that reach no Output and have equal digests are ordered by how they share sources and
+    consumers; what is left is interchangeable (see `fusion_engine.partition` for the limit), so that
+    its order shows nowhere.
+
+    Returns
+    -------
+    list of int
+        Node keys. Sources come before their consumers in any network without cycles; in one with
+        cycles the order is some order of all its layers.
+
+    Examples
+    --------
+    >>> from fusion_engine.network import connect, new_network
+    >>> graph = new_network()
+    >>> for key, kind in [(5, "Output"), (7, "Floor"), (2, "Input")]:
+    ...     graph.add_node(key, type=kind)
+    >>> connect(graph, 2, 7), connect(graph, 7, 5)
+    (None, None)
+    >>> graph.graph.update(inputs=(2,), outputs=(5,))
+    >>> canonical_order(graph)
+    [2, 7, 5]
+    """
+    incoming = _incoming(graph)
+    inputs = _listed(graph, "inputs", incoming)
+    outputs = [key for key in _listed(graph, "outputs", incoming) if key not in inputs]
+    order = list(inputs)
+    seen = {*inputs, *outputs}
+    for output in outputs:
+        _walk([source for _, source in incoming[output]], incoming, seen, order)
+    if len(order) + len(outputs) < len(incoming):
+        roots = _dead_roots(graph, [key for key in incoming if key not in seen], order)
+        _walk(roots, incoming, seen, order)
+    order += outputs
+    return order
+
+
+def digest(graph: Network, keys: Collection[int], order: Sequence[int]) -> dict[int, bytes]:
+    """Digests of layers and all above them, for layers that reach no Output.
+
+    Parameters
+    ----------
+    graph
+        The network.
+    keys
+        The layers to digest; with a layer all its consumers must be among them.
+    order
+        The canonical order of the other layers that they read: these count by their position.
+
+    Returns
+    -------
+    dict
+        16 bytes per key: of type, name, parameters with defaults, TensorInfos, bytes of constants,
+        and per input slot the digest or position of its source. A layer on a cycle or below one
+        counts as itself there.
+    """
+    position = {key: number for number, key in enumerate(order)}
+    digester = Digester(graph)
+    found: dict[int, bytes] = {}
+
+    def of(key: int) -> bytes:
+        above = [
+            (i, o, position[source] if source in position else found.get(source, b""))
+            for source, data in graph.pred[key].items()
+            for o, i in _pairs(data)
+        ]
+        above.sort(key=repr)
+        return blake2b(digester.layer(key) + repr(above).encode(), digest_size=16).digest()
+
+    ready, cyclic = _sources_first(graph, keys)
+    for key in ready:
+        found[key] = of(key)
+    found.update([(key, of(key)) for key in cyclic])
+    return found
+
+
+def _listed(graph: Network, name: str, known: Mapping[int, Any]) -> dict[int, None]:
+    """The listed Inputs or Outputs that exist, each once, in their order."""
+    listed = graph.graph.get(name, ())
+    found: dict[int, None] = {}
+    for key in listed if isinstance(listed, tuple | list) else ():
+        if isinstance(key, int) and key in known:
+            found[key] = None
+    return found
+
+
+def _incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
+    """Per layer (first input slot, source) of every layer that feeds it, by slot."""
+    found: dict[int, list[tuple[int, int]]] = {key: [] for key in graph}
+    several = []
+    for source, targets in graph.adjacency():
+        for target, data in targets.items():
+            slots = data.get("slots")
+            try:
+                slot = slots[0][1] if len(slots) == 1 else min(pair[1] for pair in slots)
+            except (TypeError, IndexError, KeyError, ValueError):
+                slot = min((pair[1] for pair in _pairs(data)), default=0)
+            entries = found[target]
+            entries.append((slot, source))
+            if len(entries) == 2:
+                several.append(entries)
+    for entries in several:
+        entries.sort(key=_slot)
+    return found
+
+
+def _pairs(data: Mapping[str, Any]) -> list[tuple[int, int]]:
+    """The (output slot, input slot) pairs of an edge; what is no such pair is left out."""
+    slots = data.get("slots")
+    if not isinstance(slots, tuple | list):
+        return []
+    return [
+        (pair[0], pair[1])
+        for pair in slots
+        if isinstance(pair, tuple | list) and len(pair) == 2 and all(isinstance(n, int) for n in pair)
+    ]
+
+
+def _walk(
+    roots: Iterable[int], incoming: Mapping[int, list[tuple[int, int]]], seen: set[int], order: list[int]
+) -> None:
+    """Append to ``order`` the post-order of the walk upwards from each root, past what was seen."""
+    for root in roots:
+        if root in seen:
+            continue
+        seen.add(root)
+        stack = [root]
+        pending = [iter(incoming[root])]
+        while stack:
+            for _, source in pending[-1]:
+                if source not in seen:
+                    seen.add(source)
+                    stack.append(source)
+                    pending.append(iter(incoming[source]))
+                    break
+            else:
+                pending.pop()
+                order.append(stack.pop())
+
+
+def _dead_roots(graph: Network, dead: Collection[int], order: Sequence[int]) -> list[int]:
+    """The layers to walk from so that all dead ones are met: the sinks, then what only cycles reach."""
+    cells: dict[bytes, list[int]] = {}
+    for key, found in digest(graph, dead, order).items():
+        cells.setdefault(found, []).append(key)
+    ranked = [key for found in sorted(cells) for key in cells[found]]
+    if len(cells) < len(dead):
+        ranked = refined_order([cells[found] for found in sorted(cells)], _connections(graph, dead))
+    return [key for key in ranked if not graph.succ[key]] + ranked
+
+
+def _connections(graph: Network, keys: Collection[int]) -> dict[int, list[tuple[int, tuple[int, int, int]]]]:
+    """The connections among layers, at both ends: (other layer, (0 its consumer or 1 its source, slots))."""
+    found: dict[int, list[tuple[int, tuple[int, int, int]]]] = {key: [] for key in keys}
+    for source in keys:
+        for target, data in graph.succ[source].items():
+            for o, i in _pairs(data) if target in found else ():
+                found[source].append((target, (1, o, i)))
+                found[target].append((source, (0, o, i)))
+    return found
+
+
+def _sources_first(graph: Network, keys: Collection[int]) -> tuple[list[int], list[int]]:
+    """The layers with sources before their consumers; and those that are on a cycle or below one."""
+    waiting = dict.fromkeys(keys, 0)
+    for key in waiting:
+        for source in graph.pred[key]:
+            waiting[key] += source in waiting
+    ready = [key for key, count in waiting.items() if not count]
+    for key in ready:
+        for target in graph.succ[key]:
+            if target in waiting:
+                waiting[target] -= 1
+                if not waiting[target]:
+                    ready.append(target)
+    return ready, [key for key, count in waiting.items() if count]
