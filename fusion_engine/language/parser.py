@@ -285,7 +285,8 @@ class _Parser:
         token = self.tokens.peek()
         read = _VALUES.get(token.kind)
         if read is not None:
-            return Constant(token.kind, read(self.text, self.tokens.take()), token.span)
+            kind = "int" if token.kind == "integer" else token.kind
+            return Constant(kind, read(self.text, self.tokens.take()), token.span)
         if token.kind != "id":
             self.tokens.fail(f"a value{also}")
         self.tokens.take()

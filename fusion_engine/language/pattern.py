@@ -26,6 +26,7 @@ __all__ = [
     "PatternGroup",
     "PatternItem",
     "PatternLayer",
+    "Side",
     "Test",
 ]
 
@@ -67,6 +68,9 @@ class Operand:
     kind: str
 
 
+Side: TypeAlias = Operand | int | float | str | tuple[int, ...] | None
+
+
 @dataclass(frozen=True)
 class Test:
     """One comparison.
@@ -79,9 +83,9 @@ class Test:
 
     __test__ = False  # not one of pytest's
 
-    left: Operand | int | float | str | tuple[int, ...] | None
+    left: Side
     op: str
-    right: Operand | int | float | str | tuple[int, ...] | None
+    right: Side
     span: Span
     definition: Definition | None = None
 

@@ -1,0 +1,297 @@
+"""A fusing rule: text, options, and the patterns they make, checked when it is made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fusion_engine.errors import RuleError, nearest
+from fusion_engine.language.parser import SYNTAX_VERSIONS, parse
+from fusion_engine.language.pattern import PatternLayer
+from fusion_engine.language.resolve import MARKED, Resolver
+from fusion_engine.language.tree import Group, Item, Rule
+from fusion_engine.language.vocabulary import vocabulary as make_vocabulary
+from fusion_engine.schema import schema
+
+__all__ = ["FusingRule", "default_into"]
+
+_ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+_NEVER_CONSUMED = frozenset({"Constant"})
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class FusingRule:
+    """A rule: where it matches, and what is made of a match.
+
+    Parameters
+    ----------
+    text
+        The match, or several, tried in order; none for a fold that finds its roots itself.
+    syntax_version
+        1, or 2 (with scopes such as ``fp16|nchw|``).
+    name
+        What messages and records call the rule; the name of what it makes where left out.
+    into
+        Replace a match by one opaque layer of that name. Where no action is given, this one, with
+        the types in the text that are consumed, joined by ``_``.
+    fold
+        Replace a match by the ordinary layer that the fold of that name computes.
+    group
+        Leave a match as it is, but give its layers a common name prefix with that name.
+    code
+        Number that a backend finds on an opaque layer, an int32: it is stored as the quantization
+        offset of a Constant.
+    ordered
+        Do not try the inputs of commutative layers swapped.
+    marked
+        What ``!`` means: ``"kept"``, or ``"fused"``: then all but the root and what is marked is kept.
+    vocabulary
+        Texts by the names that stand for them.
+    results
+        ``into`` names of other rules of the run, which the text may name like layer types.
+    source
+        Name of the file that the rule is from. Equality does not look at it.
+
+    Attributes
+    ----------
+    texts
+        All match texts.
+    patterns
+        Per text its root alternatives, resolved.
+
+    Raises
+    ------
+    RuleError
+        Where anything about the rule is wrong. Line and column are those of the text at fault;
+        ``others`` are further errors of the rule.
+
+    Examples
+    --------
+    >>> rule = FusingRule("Activation{Convolution2d}", 1)
+    >>> rule.into
+    'Activation_Convolution2d'
+    >>> FusingRule("Activation{Convolution2}")
+    Traceback (most recent call last):
+    fusion_engine.errors.RuleError: line 1, column 12: 'Convolution2' is no layer type, ...
+    """
+
+    texts: tuple[str, ...]
+    syntax_version: int
+    name: str
+    into: str | None
+    fold: str | None
+    group: str | None
+    code: int
+    ordered: bool
+    marked: str
+    vocabulary: tuple[tuple[str, str], ...]
+    results: tuple[str, ...]
+    source: str | None = field(compare=False)
+    patterns: tuple[tuple[PatternLayer, ...], ...] = field(compare=False)
+
+    def __init__(
+        self,
+        text: str | Sequence[str] = (),
+        syntax_version: int = 2,
+        *,
+        name: str | None = None,
+        into: str | None = None,
+        fold: str | None = None,
+        group: str | None = None,
+        code: int = 0,
+        ordered: bool = False,
+        marked: str = "kept",
+        vocabulary: Mapping[str, str] | None = None,
+        results: Sequence[str] = (),
+        source: str | None = None,
+    ) -> None:
+        _check_kinds(locals())
+        texts = (text,) if isinstance(text, str) else tuple(text)
+        definitions = tuple(sorted((vocabulary or {}).items()))
+        others = frozenset(results)
+        try:
+            _check_options(syntax_version, marked, code, (into, fold, group))
+            _check_results(others)
+            own = into
+            if into is None and fold is None and group is None:
+                into = _default_into(texts, syntax_version, marked, {*schema().layers, *dict(definitions), *others})
+            elif into is not None:
+                _check_into(into, dict(definitions))
+            elif group is not None:
+                _check_id("group", group)
+            elif fold is not None:
+                _check_fold(fold, texts)
+            if not texts and fold is None:
+                raise RuleError("a rule needs a match")
+            patterns = _patterns(texts, syntax_version, marked, definitions, others, own)
+        except RuleError as error:
+            for fault in (error, *error.others):
+                fault.rule = name
+            raise
+        label = name or into or fold or group
+        values = (texts, syntax_version, label, into, fold, group, code, ordered, marked, definitions)
+        for attribute, value in zip(_ATTRIBUTES, (*values, tuple(sorted(others)), source, patterns), strict=True):
+            object.__setattr__(self, attribute, value)
+
+    @property
+    def text(self) -> str:
+        """The first match text; empty where there is none."""
+        return self.texts[0] if self.texts else ""
+
+    def __repr__(self) -> str:
+        action = next(f"{a}={getattr(self, a)!r}" for a in ("into", "fold", "group") if getattr(self, a) is not None)
+        return f"FusingRule({self.text!r}, {self.syntax_version}, {action})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        options = {key: getattr(self, key) for key in _ATTRIBUTES[2:-1]}
+        return _remade, (self.texts, self.syntax_version, {**options, "vocabulary": dict(self.vocabulary)})
+
+
+_ATTRIBUTES = tuple(f.name for f in fields(FusingRule))
+
+
+def _remade(texts: tuple[str, ...], syntax_version: int, options: dict[str, Any]) -> FusingRule:
+    """Unpickle a rule: its patterns are made anew, since pickling them would recurse as deep as they nest."""
+    return FusingRule(texts, syntax_version, **options)
+
+
+# Checks of the arguments
+
+_KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("a str or a sequence of str", lambda v: isinstance(v, str) or _strings(v)),
+    "syntax_version": ("an int", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "name": ("a str that is not empty", lambda v: v is None or (isinstance(v, str) and v != "")),
+    "into": ("a str", lambda v: v is None or isinstance(v, str)),
+    "fold": ("a str", lambda v: v is None or isinstance(v, str)),
+    "group": ("a str", lambda v: v is None or isinstance(v, str)),
+    "code": ("an int", lambda v: isinstance(v, int) and not isinstance(v, bool)),
+    "ordered": ("a bool", lambda v: isinstance(v, bool)),
+    "marked": ("a str", lambda v: isinstance(v, str)),
+    "vocabulary": (
+        "a mapping of str to str",
+        lambda v: v is None or (isinstance(v, Mapping) and _strings([*v, *v.values()])),
+    ),
+    "results": ("a sequence of str", lambda v: _strings(v)),
+    "source": ("a str", lambda v: v is None or isinstance(v, str)),
+}
+
+
+def _strings(values: Any) -> bool:
+    known = isinstance(values, (list, tuple, frozenset, set))
+    return known and all(isinstance(value, str) for value in values)
+
+
+def _check_kinds(arguments: Mapping[str, Any]) -> None:
+    for argument, (kind, good) in _KINDS.items():
+        if not good(arguments[argument]):
+            found = type(arguments[argument]).__name__
+            raise RuleError(f"{argument} of a rule is {kind}, not {found} {str(arguments[argument])[:40]!r}")
+
+
+def _check_options(syntax_version: int, marked: str, code: int, actions: tuple[str | None, ...]) -> None:
+    if syntax_version not in SYNTAX_VERSIONS:
+        raise RuleError(f"there is no syntax version {syntax_version}: it is 1 or 2")
+    if marked not in MARKED:
+        raise RuleError(f'marked is "kept" or "fused", not {marked!r}{nearest(marked, MARKED)}')
+    if sum(action is not None for action in actions) > 1:
+        raise RuleError("a rule has one action: into, fold or group")
+    if not -(2**31) <= code < 2**31:
+        raise RuleError(f"code {code} does not fit: it is stored as a 32-bit integer")
+    if code and (actions[1] is not None or actions[2] is not None):
+        raise RuleError("code goes with into only: it is stored in the opaque layer")
+
+
+def _check_id(what: str, name: str) -> None:
+    if not _ID.fullmatch(name):
+        raise RuleError(f"{what} = {name!r}: letters, digits and _ only, so that rules and backends can name it")
+
+
+def _check_into(into: str, definitions: Mapping[str, str]) -> None:
+    _check_id("into", into)
+    if into in schema().layers:
+        raise RuleError(f"into = {into!r} is a layer type of Arm NN: give the result a name of its own")
+    if into in definitions:
+        raise RuleError(f"into = {into!r} is a name of the vocabulary: give the result a name of its own")
+
+
+def _check_results(results: frozenset[str]) -> None:
+    for name in sorted(results):
+        if not _ID.fullmatch(name) or name in schema().layers:
+            raise RuleError(f"{name!r} cannot be the result of a rule: it is no name, or is a layer type of Arm NN")
+
+
+def _check_fold(fold: str, texts: tuple[str, ...]) -> None:
+    from fusion_engine.folds import find_fold, fold_names  # the language stands below the folds
+
+    if fold not in fold_names():
+        known = ", ".join(fold_names())
+        raise RuleError(f"there is no fold {fold!r}{nearest(fold, fold_names())}; there are: {known}")
+    if not texts and not find_fold(fold).roots:
+        raise RuleError(f"the fold {fold!r} needs a match: say which layers it is to look at")
+
+
+# Patterns
+
+
+def _patterns(
+    texts: tuple[str, ...],
+    syntax_version: int,
+    marked: str,
+    definitions: tuple[tuple[str, str], ...],
+    results: frozenset[str],
+    own: str | None,
+) -> tuple[tuple[PatternLayer, ...], ...]:
+    known = make_vocabulary(definitions, syntax_version, results | {own} if own else results)
+    known.require_sound()
+    resolver = Resolver(known, own, marked)
+    found: list[tuple[PatternLayer, ...]] = []
+    errors: list[RuleError] = []
+    for text in texts:
+        try:
+            found.append(resolver.patterns(text, syntax_version))
+        except RuleError as error:
+            errors += [error, *error.others]
+    if errors:
+        errors[0].others = tuple(errors[1:])
+        raise errors[0]
+    return tuple(found)
+
+
+def _default_into(texts: tuple[str, ...], syntax_version: int, marked: str, taken: set[str]) -> str:
+    """Name of the opaque layer of a rule that gives no action."""
+    if not texts:
+        raise RuleError("a rule needs a match")
+    name = default_into(parse(texts[0], syntax_version), marked)
+    return f"Fused_{name}" if name in taken else name
+
+
+def default_into(rule: Rule, marked: str = "kept") -> str:
+    """The type names of a rule that are consumed, in text order, joined by ``_``.
+
+    Constants are left out: they are never consumed. ``FusingRule`` puts ``Fused_`` before a name that
+    is a layer type already.
+
+    Examples
+    --------
+    >>> default_into(parse("Activation{Addition{Convolution2d, Pooling2d!}}"))
+    'Activation_Addition_Convolution2d'
+    """
+    names: list[str] = []
+    stack: list[tuple[Rule | Item, bool, bool]] = [(rule, True, False)]
+    while stack:
+        node, consumed, group_marked = stack.pop()
+        if isinstance(node, Rule):
+            if consumed and node.type not in _NEVER_CONSUMED:
+                names.append(node.type)
+            stack.extend((item, consumed, False) for item in reversed(node.inputs or ()))
+            continue
+        for choice in reversed(node.choices):
+            mark = choice.marked or group_marked
+            if isinstance(choice.body, Rule):
+                stack.append((choice.body, consumed and mark == (marked == "fused"), False))
+            elif isinstance(choice.body, Group):
+                stack.extend((item, consumed, mark) for item in reversed(choice.body.items))
+    return "_".join(names) or rule.type
