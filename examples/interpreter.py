@@ -66,13 +66,15 @@ def _depthwise(layer: _Layer) -> Array:
     else:  # [1, H, W, I * M]
         weights = weights.reshape(*weights.shape[1:3], channels, -1)
     windows = layer.windows(weights.shape[:2], 0.0)
-    result = np.einsum("nyxchw,hwcm->nyxcm", windows, weights)
-    return result.reshape(*result.shape[:3], -1) + layer.bias
+    products: Array = np.einsum("nyxchw,hwcm->nyxcm", windows, weights)
+    result: Array = products.reshape(*products.shape[:3], -1) + layer.bias
+    return result
 
 
 def _batch_norm(layer: _Layer) -> Array:
     scale = layer.tensor("gamma") / np.sqrt(layer.tensor("variance") + layer.inputs[0].dtype.type(layer["eps"]))
-    return (layer.inputs[0] - layer.tensor("mean")) * scale + layer.tensor("beta")
+    result: Array = (layer.inputs[0] - layer.tensor("mean")) * scale + layer.tensor("beta")
+    return result
 
 
 def _activation(layer: _Layer) -> Array:
@@ -86,11 +88,17 @@ def _activation(layer: _Layer) -> Array:
 
 def _pooling(layer: _Layer) -> Array:
     algorithm, kernel = layer["poolType"], (layer["poolHeight"], layer["poolWidth"])
+    padded = any(layer[f"pad{side}"] for side in ("Left", "Right", "Top", "Bottom"))
+    result: Array
     if algorithm == "Max":
-        return layer.windows(kernel, -np.inf).max(axis=(4, 5))
-    if algorithm == "Average" and not any(layer[f"pad{side}"] for side in ("Left", "Right", "Top", "Bottom")):
-        return layer.windows(kernel, 0.0).mean(axis=(4, 5))
-    raise NotImplementedError(f"{layer.node['name']}: {algorithm} pooling with padding is not interpreted here")
+        result = layer.windows(kernel, -np.inf).max(axis=(4, 5))
+    elif algorithm == "Average" and not padded:
+        result = layer.windows(kernel, 0.0).mean(axis=(4, 5))
+    else:
+        raise NotImplementedError(
+            f"{layer.node['name']}: {algorithm} pooling{' with padding' if padded else ''} is not interpreted here"
+        )
+    return result
 
 
 def _reshape(layer: _Layer) -> Array:
@@ -105,7 +113,8 @@ def _fully_connected(layer: _Layer) -> Array:
 
 def _softmax(layer: _Layer) -> Array:
     exponents = np.exp(layer["beta"] * (layer.inputs[0] - layer.inputs[0].max(axis=layer["axis"], keepdims=True)))
-    return exponents / exponents.sum(axis=layer["axis"], keepdims=True)
+    result: Array = exponents / exponents.sum(axis=layer["axis"], keepdims=True)
+    return result
 
 
 LAYERS: dict[str, Callable[[_Layer], Array]] = {
