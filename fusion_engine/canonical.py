@@ -120,7 +120,7 @@ def _incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
     several = []
     for source, targets in graph.adjacency():
         for target, data in targets.items():
-            slots = data.get("slots")
+            slots: Any = data.get("slots")
             try:
                 slot = slots[0][1] if len(slots) == 1 else min(pair[1] for pair in slots)
             except (TypeError, IndexError, KeyError, ValueError):

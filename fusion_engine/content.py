@@ -55,7 +55,7 @@ def _table_values(table: Table, given: Mapping[str, Any], facts: Schema, prefix:
     found: dict[str, Any] = {}
     for field in table.fields:
         name = field.name
-        if name not in given and field.former in given:
+        if name not in given and field.former is not None and field.former in given:
             name = field.former
         inner = facts.tables[field.type] if field.kind == "table" else None
         if inner is not None and not inner.wrapped:

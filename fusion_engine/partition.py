@@ -15,7 +15,7 @@ need not be.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 __all__ = ["refined_order"]
@@ -88,7 +88,7 @@ class _Partition:
 
     def _split(self, start: int, touched: list[tuple[tuple[Any, ...], int]]) -> None:
         """Split a cell: first the members without a signature, then by signature, ascending."""
-        groups: dict[Hashable, list[int]] = {}
+        groups: dict[tuple[Any, ...], list[int]] = {}
         for signature, vertex in touched:
             groups.setdefault(signature, []).append(vertex)
         length = self.lengths[start]
@@ -97,7 +97,7 @@ class _Partition:
             return
         parts = [start] if rest else []
         at = start + length
-        for signature in sorted(groups, reverse=True):  # type: ignore[type-var]
+        for signature in sorted(groups, reverse=True):
             group = groups[signature]
             for vertex in group:
                 at -= 1
