@@ -8,10 +8,13 @@ wrote wrongly is taken as it stands: ``validate`` tells of it.
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import fields
 from hashlib import blake2b
 from typing import Any
+
+import numpy as np
 
 from fusion_engine.network import EMPTY, Network, default_value
 from fusion_engine.schema import Field, Schema, Table, schema
@@ -25,8 +28,25 @@ ABSENT_INFO = TensorInfo((), "Float16", 1.0)
 INFO_FIELDS = tuple(field.name for field in fields(TensorInfo))
 
 
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+def _floating(value: Any) -> Any:
+    return float(value) if isinstance(value, int | np.number) else value
+
+
+_FLOATS: dict[str, Callable[[Any], Any]] = {
+    "quantization_scale": _floating,
+    "quantization_scales": lambda scales: tuple([_floating(scale) for scale in scales]),
+}
+"""Fields of a TensorInfo that hold floats, in which a user may have put ints."""
+
+
 def value_key(value: Any) -> Any:
     """A value of a parameter or TensorInfo field as what two files have to agree in: floats by their bits."""
+    if isinstance(value, np.generic):
+        value = value.item()
     if isinstance(value, float):
         try:
             return struct.pack("<f", value)
@@ -73,17 +93,17 @@ def _value(field: Field, given: Mapping[str, Any], name: str, facts: Schema) -> 
     if name not in given:
         return default_value(field, facts)
     value = given[name]
-    if field.kind == "enum" and isinstance(value, int):
-        return facts.enums[field.type].names.get(value, value)
-    if field.type in ("float", "bool") and field.kind == "scalar" and isinstance(value, int | float):
-        return bool(value) if field.type == "bool" else float(value)
+    if field.kind == "enum" and isinstance(value, int | np.integer):
+        return facts.enums[field.type].names.get(int(value), int(value))
+    if field.kind == "scalar" and isinstance(value, int | float | np.number):
+        return {"float": float, "bool": bool}.get(field.type, _as_it_is)(value)
     return value
 
 
 def info_values(info: TensorInfo | None) -> tuple[Any, ...]:
     """The fields of a TensorInfo, in order of `INFO_FIELDS`."""
     found = ABSENT_INFO if info is None else info
-    return tuple([getattr(found, name) for name in INFO_FIELDS])
+    return tuple([_FLOATS.get(name, _as_it_is)(getattr(found, name)) for name in INFO_FIELDS])
 
 
 class Digester:
@@ -105,36 +125,33 @@ class Digester:
         self._tensors: dict[tuple[int, int], bytes] = {}
 
     def layer(self, key: int) -> bytes:
-        """Digest of what a layer holds: type, name, ids, parameters, TensorInfos, constants' bytes."""
+        """Digest of what a layer holds: type, name, ids, parameters, TensorInfos, constants' bytes.
+
+        Of a layer whose attributes are malformed type and name count.
+        """
         node = self._nodes[key]
-        kind = node.get("type")
-        constants = node.get("constants") or EMPTY
-        outputs = node.get("outputs") or ()
-        overrides = node.get("overrides") or EMPTY
-        content = (
-            kind,
-            node.get("name", ""),
-            node.get("binding_id"),
-            tuple([(name, value_key(v)) for name, v in params_values(str(kind), node.get("params")).items()]),
-            tuple([self._info(info) for info in outputs]) if isinstance(outputs, Sequence) else outputs,
-            self._sorted(overrides, lambda pair: (pair[0], self._info(pair[1]))),
-            self._sorted(constants, self._tensor),
-        )
+        content: tuple[Any, ...] = (node.get("type"), node.get("name", ""))
+        with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
+            content += self._rest(node)
         return blake2b(repr(content).encode("utf-8", "backslashreplace"), digest_size=16).digest()
 
-    @staticmethod
-    def _sorted(entries: Any, of: Any) -> Any:
-        if not isinstance(entries, Mapping):
-            return entries
-        return tuple([(name, of(entries[name])) for name in sorted(entries, key=str)])
+    def _rest(self, node: Mapping[str, Any]) -> tuple[Any, ...]:
+        params = params_values(node["type"], node.get("params"))
+        overrides = node.get("overrides") or EMPTY
+        constants = node.get("constants") or EMPTY
+        return (
+            node.get("binding_id"),
+            tuple([(name, value_key(value)) for name, value in params.items()]),
+            tuple([self._info(info) for info in node.get("outputs") or ()]),
+            tuple([(slot, overrides[slot][0], self._info(overrides[slot][1])) for slot in sorted(overrides)]),
+            tuple([(field, self._tensor(constants[field])) for field in sorted(constants)]),
+        )
 
     @staticmethod
-    def _info(info: Any) -> Any:
-        return value_key(info_values(info)) if info is None or isinstance(info, TensorInfo) else info
+    def _info(info: TensorInfo | None) -> Any:
+        return value_key(info_values(info))
 
-    def _tensor(self, tensor: Any) -> Any:
-        if not isinstance(tensor, Tensor):
-            return tensor
+    def _tensor(self, tensor: Tensor) -> tuple[Any, bytes]:
         memory = tensor.memory
         if memory not in self._tensors:
             self._tensors[memory] = blake2b(tensor.tobytes(), digest_size=16).digest()

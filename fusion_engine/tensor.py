@@ -114,7 +114,7 @@ class Tensor:
     info
         Its TensorInfo.
     data
-        Read-only array of shape ``info.shape`` and dtype ``info.dtype``. Tensors of one file that
+        Read-only C-contiguous array of shape ``info.shape`` and dtype ``info.dtype``. Tensors of one file that
         share bytes share memory; that identity is what sharing means, equal content is not.
     untagged
         The file named no payload type (Arm NN 20.08 does so for QAsymmS8, and for the BFloat16 it
@@ -133,6 +133,8 @@ class Tensor:
             raise ValueError(
                 f"data of {self.data.dtype} {self.data.shape} for a tensor of {self.info.data_type} {self.info.shape}"
             )
+        if not self.data.flags.c_contiguous:
+            object.__setattr__(self, "data", self.data.copy(order="C"))
         if self.data.flags.writeable:
             view = self.data.view()
             view.flags.writeable = False

@@ -1,0 +1,218 @@
+"""Whether two networks are the same, and if not, where they differ.
+
+What a file keeps counts; what only one writing of it decides does not: indices, the order of
+layers, ``base.layerType``, the dialect, shared or repeated bytes, absent against empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from fusion_engine.canonical import canonical_order
+from fusion_engine.content import INFO_FIELDS, info_values, params_values, value_key
+from fusion_engine.errors import ModelError
+from fusion_engine.network import EMPTY, Network, describe, edges_into
+from fusion_engine.tensor import Tensor
+from fusion_engine.validate import validate
+
+__all__ = ["difference", "equal"]
+
+_ABSENT = "absent"
+
+
+def equal(a: Network, b: Network) -> bool:
+    """Whether two networks are the same; see `difference` for what counts.
+
+    Raises
+    ------
+    ModelError
+        Where a network is too malformed to be compared.
+    """
+    return difference(a, b) is None
+
+
+def difference(a: Network, b: Network) -> str | None:
+    """The first difference of two networks, walking up from their Outputs; None where they are equal.
+
+    Compared are: the order of inputs and outputs; per layer its type as spelled, name, binding id,
+    every parameter after defaults, the TensorInfos, the constants by type, shape and bytes (NaN and
+    -0 by their bits), overrides; what feeds each input slot; which layers are one and which are
+    several alike; feature_versions; and the layers that reach no Output.
+
+    Returns
+    -------
+    str or None
+        Names the layers on both sides and both values.
+
+    Raises
+    ------
+    ModelError
+        Where a network is too malformed to be compared.
+
+    Examples
+    --------
+    >>> from fusion_engine.network import new_network
+    >>> a, b = new_network(), new_network()
+    >>> for graph, key, beta in [(a, 0, 1.0), (b, 7, 2.0)]:
+    ...     graph.add_node(key, type="Softmax", name="s", params={"beta": beta}, outputs=())
+    >>> print(difference(a, b))
+    layer 0 's' and layer 7 's': parameter beta is 1.0 in the one and 2.0 in the other
+    """
+    try:
+        return next(_Comparison(a, b).differences(), None)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        for which, graph in (("first", a), ("second", b)):
+            for problem in validate(graph):
+                raise ModelError(
+                    f"the {which} network cannot be compared: {problem.message}", place=problem.place
+                ) from error
+        raise
+
+
+def _versus(what: str, a: Any, b: Any) -> str:
+    return f"{what} is {a!r} in the one and {b!r} in the other"
+
+
+class _Comparison:
+    """A walk over two networks that pairs their layers one to one."""
+
+    def __init__(self, a: Network, b: Network) -> None:
+        self.a = a
+        self.b = b
+        self.pair: dict[int, int] = {}
+        self.back: dict[int, int] = {}
+        self.pending: list[tuple[int, int]] = []
+        self.same: set[tuple[int, int]] = set()
+
+    def differences(self) -> Iterator[str]:
+        """Differences, the first of which is to be told: behind it the pairing may be wrong."""
+        a, b = self.a.graph, self.b.graph
+        versions = [tuple(graph.get("feature_versions", (1, 1, 1))) for graph in (a, b)]
+        if versions[0] != versions[1]:
+            yield _versus("feature_versions", *versions)
+        for listed in ("inputs", "outputs"):
+            keys = [tuple(graph.get(listed, ())) for graph in (a, b)]
+            if len(keys[0]) != len(keys[1]):
+                yield _versus(f"the number of {listed}", len(keys[0]), len(keys[1]))
+            for number, (x, y) in enumerate(zip(*keys, strict=False)):
+                yield from self._meet(x, y, f"{listed}[{number}]")
+            yield from self._walk()
+        yield from self._dead()
+
+    def _walk(self) -> Iterator[str]:
+        while self.pending:
+            x, y = self.pending.pop()
+            where = f"{describe(self.a, x)} and {describe(self.b, y)}"
+            yield from (f"{where}: {what}" for what in self._layers(self.a.nodes[x], self.b.nodes[y]))
+            yield from self._inputs(x, y, where)
+
+    def _meet(self, x: int, y: int, where: str) -> Iterator[str]:
+        """Pair two layers, or find one of them paired with another."""
+        if x in self.pair or y in self.back:
+            if self.pair.get(x) != y:
+                ours = f"{describe(self.a, x)} in the one and {describe(self.b, y)} in the other"
+                yield f"{where}: it is {ours}, of which {self._elsewhere(x, y)}"
+            return
+        self.pair[x], self.back[y] = y, x
+        self.pending.append((x, y))
+
+    def _elsewhere(self, x: int, y: int) -> str:
+        if x in self.pair:
+            return f"the first stands for {describe(self.b, self.pair[x])} of the other elsewhere"
+        return f"the second stands for {describe(self.a, self.back[y])} of the one elsewhere"
+
+    def _inputs(self, x: int, y: int, where: str) -> Iterator[str]:
+        ours, theirs = dict(edges_into(self.a, x)), dict(edges_into(self.b, y))
+        for slot in sorted({*ours, *theirs}):
+            if slot not in ours or slot not in theirs:
+                has, lacks = ("the one", "the other") if slot in ours else ("the other", "the one")
+                yield f"{where}: input slot {slot} is connected in {has} and not in {lacks}"
+                continue
+            (source, output), (other, other_output) = ours[slot], theirs[slot]
+            yield from self._meet(source, other, f"{where}: what feeds input slot {slot}")
+            if output != other_output:
+                yield f"{where}: {_versus(f'the output slot that feeds input slot {slot}', output, other_output)}"
+
+    def _dead(self) -> Iterator[str]:
+        """The layers that reach no Output: paired in canonical order, which tells them apart."""
+        left = [
+            [key for key in canonical_order(graph) if key not in paired] if len(graph) > len(paired) else []
+            for graph, paired in ((self.a, self.pair), (self.b, self.back))
+        ]
+        if len(left[0]) != len(left[1]):
+            yield _versus("the number of layers that reach no Output", len(left[0]), len(left[1]))
+        for x, y in zip(*left, strict=False):
+            where = "of the layers that reach no Output"
+            yield from self._meet(x, y, where)
+        yield from self._walk()
+
+    # Two layers
+
+    def _layers(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> Iterator[str]:
+        if x is y:
+            return
+        for what, absent in (("type", None), ("name", ""), ("binding_id", None)):
+            ours, theirs = x.get(what, absent), y.get(what, absent)
+            if ours != theirs:
+                yield _versus(what, ours, theirs)
+        ours, theirs = (tuple(node.get("unconnected") or ()) for node in (x, y))
+        if ours != theirs:
+            yield _versus("the list of unconnected input slots", ours, theirs)
+        yield from self._params(x, y)
+        yield from self._infos("output", x.get("outputs") or (), y.get("outputs") or ())
+        yield from self._constants(x.get("constants") or EMPTY, y.get("constants") or EMPTY)
+        yield from self._overrides(x.get("overrides") or EMPTY, y.get("overrides") or EMPTY)
+
+    def _params(self, x: Mapping[str, Any], y: Mapping[str, Any]) -> Iterator[str]:
+        known = (id(x.get("params")), id(y.get("params")))
+        if known[0] == known[1] or known in self.same:
+            return
+        ours, theirs = (params_values(node["type"], node.get("params")) for node in (x, y))
+        for name in {**ours, **theirs}:
+            one, other = ours.get(name, _ABSENT), theirs.get(name, _ABSENT)
+            if value_key(one) != value_key(other):
+                yield _versus(f"parameter {name}", one, other)
+        self.same.add(known)
+
+    def _infos(self, what: str, x: Sequence[Any], y: Sequence[Any]) -> Iterator[str]:
+        if len(x) != len(y):
+            yield _versus(f"the number of {what}s", len(x), len(y))
+        for number, (one, other) in enumerate(zip(x, y, strict=False)):
+            yield from self._info(f"{what} {number}", one, other)
+
+    @staticmethod
+    def _info(what: str, x: Any, y: Any) -> Iterator[str]:
+        if x is y:
+            return
+        for name, ours, theirs in zip(INFO_FIELDS, info_values(x), info_values(y), strict=True):
+            if value_key(ours) != value_key(theirs):
+                yield _versus(f"{name} of {what}", ours, theirs)
+
+    def _constants(self, x: Mapping[str, Tensor], y: Mapping[str, Tensor]) -> Iterator[str]:
+        for field in sorted({*x, *y}):
+            if field not in x or field not in y:
+                has, lacks = ("the one", "the other") if field in x else ("the other", "the one")
+                yield f"constant {field} is there in {has} and not in {lacks}"
+                continue
+            ours, theirs = x[field], y[field]
+            yield from self._info(f"constant {field}", ours.info, theirs.info)
+            if ours.memory != theirs.memory and ours.tobytes() != theirs.tobytes():
+                yield f"the values of constant {field} differ: {_first_difference(ours, theirs)}"
+
+    def _overrides(self, x: Mapping[Any, Any], y: Mapping[Any, Any]) -> Iterator[str]:
+        for slot in sorted({*x, *y}):
+            ours, theirs = x.get(slot, (False, None)), y.get(slot, (False, None))
+            if bool(ours[0]) != bool(theirs[0]):
+                yield _versus(f"isOverridden of input slot {slot}", ours[0], theirs[0])
+            yield from self._info(f"the override of input slot {slot}", ours[1], theirs[1])
+
+
+def _first_difference(x: Tensor, y: Tensor) -> str:
+    """The first element in which two tensors of one type and shape differ by their bits."""
+    ours, theirs = (np.frombuffer(tensor.tobytes(), np.uint8) for tensor in (x, y))
+    number = int(np.flatnonzero(ours != theirs)[0]) // x.info.dtype.itemsize
+    at = tuple(int(i) for i in np.unravel_index(number, x.info.shape))
+    return _versus(f"element {list(at)}", x.data.reshape(-1)[number], y.data.reshape(-1)[number])
