@@ -199,6 +199,9 @@ def default_value(field: Field, facts: Schema) -> Any:
 def param(graph: Network, layer: int, name: str) -> Any:
     """A descriptor field of a layer, at its schema default where the node leaves it out.
 
+    The field goes by its name of release 24.08 or by that of the network's dialect (an Activation's
+    ``function`` became ``activationFunction``).
+
     Raises
     ------
     KeyError
@@ -212,7 +215,10 @@ def param(graph: Network, layer: int, name: str) -> Any:
     for known in (facts, schema()):
         kind = known.layers.get(node["type"])
         if kind is not None and kind.descriptor is not None and name in kind.descriptor.by_name:
-            return default_value(kind.descriptor.by_name[name], known)
+            field = kind.descriptor.by_name[name]
+            if params and field.former is not None and field.former in params:
+                return params[field.former]
+            return default_value(field, known)
     raise KeyError(name)
 
 
