@@ -82,6 +82,9 @@ class RuleError(FusionEngineError):
         Name of the file the text is from, where there is one.
     rule
         Name of the rule, where it has one.
+    outer
+        Line and column in the file where the text begins, when ``line`` and ``column`` cannot be
+        mapped to the file because the text is written there with escapes.
 
     Attributes
     ----------
@@ -98,6 +101,7 @@ class RuleError(FusionEngineError):
         column: int = 1,
         source: str | Path | None = None,
         rule: str | None = None,
+        outer: tuple[int, int] | None = None,
     ) -> None:
         self.reason = reason
         self.text = text
@@ -105,6 +109,7 @@ class RuleError(FusionEngineError):
         self.column = column
         self.source = None if source is None else str(source)
         self.rule = rule
+        self.outer = outer
         self.others: tuple[RuleError, ...] = ()
         super().__init__(reason)
 
@@ -115,14 +120,18 @@ class RuleError(FusionEngineError):
         if not self.text or self.line > len(lines):
             return ""
         line = lines[self.line - 1]
-        pad = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1])
+        pad = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1] if c != "\ufeff")
         return f"    {line}\n    {pad}^"
 
     def __str__(self) -> str:
-        where = f"{self.source}:{self.line}:{self.column}" if self.source else f"line {self.line}, column {self.column}"
+        where = f"line {self.line}, column {self.column}" if self.text else ""
+        if self.source and self.outer:
+            where = f"{self.source}:{self.outer[0]}:{self.outer[1]}: {where} of the text that begins there"
+        elif self.source:
+            where = f"{self.source}:{self.line}:{self.column}"
         rule = f" (rule '{self.rule}')" if self.rule else ""
-        excerpt = self.excerpt
-        return f"{where}{rule}: {self.reason}" + (f"\n{excerpt}" if excerpt else "")
+        excerpt = f"\n{self.excerpt}" if self.excerpt else ""
+        return f"{where}{rule}: {self.reason}{excerpt}".lstrip(": ")
 
 
 def nearest(word: str, candidates: Sequence[str], most: int = 3) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from fusion_engine.language.steps import Steps, run
-from fusion_engine.language.tokens import Token, Tokens, fail, place
+from fusion_engine.language.tokens import Token, Tokens, fail
 from fusion_engine.language.tree import (
     And,
     AnyLayer,
@@ -120,8 +120,9 @@ class _Parser:
         found = self.tokens.take_if(closing)
         if found is None:
             if self.tokens.peek().kind == "end":
-                line, column = place(self.text, opening.span.start)
-                self.tokens.fail(f"{closing} to close the {opening.text} of line {line}, column {column}")
+                before = re.search(r"[A-Za-z0-9_]*$", self.text[: opening.span.start])
+                name = before[0][-40:] if before else ""
+                self.tokens.fail(f"{closing} to close '{name}{opening.text}'")
             self.tokens.fail(also + closing)
         return found
 

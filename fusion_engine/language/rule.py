@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from typing import Any
 
 from fusion_engine.errors import RuleError, nearest
@@ -15,7 +16,7 @@ from fusion_engine.language.tree import Group, Item, Rule
 from fusion_engine.language.vocabulary import vocabulary as make_vocabulary
 from fusion_engine.schema import schema
 
-__all__ = ["FusingRule", "default_into"]
+__all__ = ["FusingRule", "default_into", "option_faults"]
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -112,28 +113,22 @@ class FusingRule:
         texts = (text,) if isinstance(text, str) else tuple(text)
         definitions = tuple(sorted((vocabulary or {}).items()))
         others = frozenset(results)
+        options: dict[str, Any] = {"into": into, "fold": fold, "group": group, "code": code, "marked": marked}
         try:
-            _check_options(syntax_version, marked, code, (into, fold, group))
-            _check_results(others)
-            own = into
-            if into is None and fold is None and group is None:
-                into = _default_into(texts, syntax_version, marked, {*schema().layers, *dict(definitions), *others})
-            elif into is not None:
-                _check_into(into, dict(definitions))
-            elif group is not None:
-                _check_id("group", group)
-            elif fold is not None:
-                _check_fold(fold, texts)
-            if not texts and fold is None:
-                raise RuleError("a rule needs a match")
-            patterns = _patterns(texts, syntax_version, marked, definitions, others, own)
+            names = dict(definitions)
+            for _, reason in option_faults(texts=texts, syntax_version=syntax_version, vocabulary=names, **options):
+                raise RuleError(reason)
+            result_names = _checked_results(others)
+            patterns = _patterns(texts, syntax_version, marked, definitions, others, into)
         except RuleError as error:
             for fault in (error, *error.others):
                 fault.rule = name
             raise
+        if into is None and fold is None and group is None:
+            into = default_into(parse(texts[0], syntax_version), marked, names)
         label = name or into or fold or group
         values = (texts, syntax_version, label, into, fold, group, code, ordered, marked, definitions)
-        for attribute, value in zip(_ATTRIBUTES, (*values, tuple(sorted(others)), source, patterns), strict=True):
+        for attribute, value in zip(_ATTRIBUTES, (*values, result_names, source, patterns), strict=True):
             object.__setattr__(self, attribute, value)
 
     @property
@@ -191,46 +186,65 @@ def _check_kinds(arguments: Mapping[str, Any]) -> None:
             raise RuleError(f"{argument} of a rule is {kind}, not {found} {str(arguments[argument])[:40]!r}")
 
 
-def _check_options(syntax_version: int, marked: str, code: int, actions: tuple[str | None, ...]) -> None:
+def option_faults(
+    *,
+    texts: Sequence[str],
+    syntax_version: int,
+    into: str | None,
+    fold: str | None,
+    group: str | None,
+    code: int,
+    marked: str,
+    vocabulary: Collection[str],
+) -> Iterator[tuple[str, str]]:
+    """What is wrong with the options of a rule: (argument, reason), in the order of the arguments."""
+    if not texts and fold is None:
+        yield "text", "the rule needs a match: say which layers it is to look at"
     if syntax_version not in SYNTAX_VERSIONS:
-        raise RuleError(f"there is no syntax version {syntax_version}: it is 1 or 2")
-    if marked not in MARKED:
-        raise RuleError(f'marked is "kept" or "fused", not {marked!r}{nearest(marked, MARKED)}')
-    if sum(action is not None for action in actions) > 1:
-        raise RuleError("a rule has one action: into, fold or group")
+        yield "syntax_version", f"there is no syntax version {syntax_version}: it is 1 or 2"
+    yield from _action_faults(into, fold, group, vocabulary)
+    if fold is not None:
+        reason = _fold_fault(fold, texts)
+        if reason:
+            yield "fold", reason
     if not -(2**31) <= code < 2**31:
-        raise RuleError(f"code {code} does not fit: it is stored as a 32-bit integer")
-    if code and (actions[1] is not None or actions[2] is not None):
-        raise RuleError("code goes with into only: it is stored in the opaque layer")
+        yield "code", f"code {code} does not fit: it is stored as a 32-bit integer"
+    if code and into is None and (fold is not None or group is not None):
+        yield "code", "code goes with into only: it is stored in the opaque layer"
+    if marked not in MARKED:
+        yield "marked", f'marked is "kept" or "fused", not {marked!r}{nearest(marked, MARKED)}'
 
 
-def _check_id(what: str, name: str) -> None:
-    if not _ID.fullmatch(name):
-        raise RuleError(f"{what} = {name!r}: letters, digits and _ only, so that rules and backends can name it")
-
-
-def _check_into(into: str, definitions: Mapping[str, str]) -> None:
-    _check_id("into", into)
+def _action_faults(
+    into: str | None, fold: str | None, group: str | None, vocabulary: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    if sum(action is not None for action in (into, fold, group)) > 1:
+        yield "into" if into is not None else "group", "a rule has one action: into, fold or group"
+    for argument, name in (("into", into), ("group", group)):
+        if name is not None and not _ID.fullmatch(name):
+            yield argument, f"{argument} = {name!r}: letters, digits and _ only, so that rules and backends can name it"
     if into in schema().layers:
-        raise RuleError(f"into = {into!r} is a layer type of Arm NN: give the result a name of its own")
-    if into in definitions:
-        raise RuleError(f"into = {into!r} is a name of the vocabulary: give the result a name of its own")
+        yield "into", f"into = {into!r} is a layer type of Arm NN: give the result a name of its own"
+    if into in vocabulary:
+        yield "into", f"into = {into!r} is a name of the vocabulary: give the result a name of its own"
 
 
-def _check_results(results: frozenset[str]) -> None:
-    for name in sorted(results):
-        if not _ID.fullmatch(name) or name in schema().layers:
-            raise RuleError(f"{name!r} cannot be the result of a rule: it is no name, or is a layer type of Arm NN")
-
-
-def _check_fold(fold: str, texts: tuple[str, ...]) -> None:
+def _fold_fault(fold: str, texts: Sequence[str]) -> str | None:
     from fusion_engine.folds import find_fold, fold_names  # the language stands below the folds
 
     if fold not in fold_names():
-        known = ", ".join(fold_names())
-        raise RuleError(f"there is no fold {fold!r}{nearest(fold, fold_names())}; there are: {known}")
+        return f"there is no fold {fold!r}{nearest(fold, fold_names())}; there are: {', '.join(fold_names())}"
     if not texts and not find_fold(fold).roots:
-        raise RuleError(f"the fold {fold!r} needs a match: say which layers it is to look at")
+        return f"the fold {fold!r} needs a match: say which layers it is to look at"
+    return None
+
+
+@lru_cache(maxsize=64)
+def _checked_results(results: frozenset[str]) -> tuple[str, ...]:
+    for name in sorted(results):
+        if not _ID.fullmatch(name) or name in schema().layers:
+            raise RuleError(f"{name!r} cannot be the result of a rule: it is no name, or is a layer type of Arm NN")
+    return tuple(sorted(results))
 
 
 # Patterns
@@ -244,7 +258,7 @@ def _patterns(
     results: frozenset[str],
     own: str | None,
 ) -> tuple[tuple[PatternLayer, ...], ...]:
-    known = make_vocabulary(definitions, syntax_version, results | {own} if own else results)
+    known = make_vocabulary(definitions, syntax_version, results if own is None or own in results else results | {own})
     known.require_sound()
     resolver = Resolver(known, own, marked)
     found: list[tuple[PatternLayer, ...]] = []
@@ -260,19 +274,11 @@ def _patterns(
     return tuple(found)
 
 
-def _default_into(texts: tuple[str, ...], syntax_version: int, marked: str, taken: set[str]) -> str:
-    """Name of the opaque layer of a rule that gives no action."""
-    if not texts:
-        raise RuleError("a rule needs a match")
-    name = default_into(parse(texts[0], syntax_version), marked)
-    return f"Fused_{name}" if name in taken else name
-
-
-def default_into(rule: Rule, marked: str = "kept") -> str:
+def default_into(rule: Rule, marked: str = "kept", vocabulary: Collection[str] = ()) -> str:
     """The type names of a rule that are consumed, in text order, joined by ``_``.
 
-    Constants are left out: they are never consumed. ``FusingRule`` puts ``Fused_`` before a name that
-    is a layer type already.
+    Constants are left out: they are never consumed. ``Fused_`` goes before a single name, and before
+    what is a name of the vocabulary: a result needs a name that means nothing else.
 
     Examples
     --------
@@ -294,4 +300,5 @@ def default_into(rule: Rule, marked: str = "kept") -> str:
                 stack.append((choice.body, consumed and mark == (marked == "fused"), False))
             elif isinstance(choice.body, Group):
                 stack.extend((item, consumed, mark) for item in reversed(choice.body.items))
-    return "_".join(names) or rule.type
+    name = "_".join(names) or rule.type
+    return f"Fused_{name}" if len(names) < 2 or name in vocabulary else name
