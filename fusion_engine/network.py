@@ -36,6 +36,7 @@ __all__ = [
     "Source",
     "Use",
     "bare_copy",
+    "complete_params",
     "connect",
     "consumers",
     "default_params",
@@ -182,6 +183,15 @@ def describe(graph: Network, layer: int) -> str:
 def default_params(table: Table, facts: Schema) -> dict[str, Any]:
     """Every field of a descriptor at its schema default: enums by name, vectors empty."""
     return {f.name: default_value(f, facts) for f in table.fields}
+
+
+def complete_params(table: Table, params: Mapping[str, Any], facts: Schema) -> dict[str, Any]:
+    """A descriptor with every field of its table, nested ones too: what ``params`` leaves out at its default."""
+    found = {f.name: params[f.name] if f.name in params else default_value(f, facts) for f in table.fields}
+    for f in table.fields:
+        if f.kind == "table" and not facts.tables[f.type].wrapped:
+            found[f.name] = complete_params(facts.tables[f.type], found[f.name], facts)
+    return found
 
 
 def default_value(field: Field, facts: Schema) -> Any:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from math import copysign
 from typing import Any
 
 import flatbuffers
 import numpy as np
 
-from fusion_engine.schema import SCALARS, Enum, Field, Schema
+from fusion_engine.schema import SCALARS, Enum, Field, Schema, float32
 
 __all__ = ["ALIGNMENT", "Encoder", "Outside", "Tagged"]
 
@@ -120,6 +121,12 @@ class Encoder:
         def store(value: Any) -> None:
             put(f.slot, value, f.default)
 
+        def store_float(value: Any) -> None:
+            value = float32(value)
+            put(f.slot, value, None if value == 0 and copysign(1, value) < 0 else f.default)
+
+        if f.type == "float":
+            return _Slot(f, lambda value: value, store_float)
         return _Slot(f, (lambda value: _enum_value(enum, value)) if enum else (lambda value: value), store)
 
     def _ready_union(self, f: Field) -> Callable[[Tagged], tuple[int, int]]:

@@ -18,7 +18,7 @@ from fusion_engine.armnn.encode import Encoder, Outside, Tagged
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.errors import ModelError
-from fusion_engine.network import EMPTY, Network, edges_into
+from fusion_engine.network import EMPTY, Network, complete_params, edges_into
 from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
 from fusion_engine.validate import require_valid
@@ -176,8 +176,8 @@ class _Writer:
         if kind.bindable:
             base = {"base": base, "layerBindingId": node.get("binding_id", 0)}
         table: dict[str, Any] = {"base": base}
-        if kind.descriptor is not None:
-            table["descriptor"] = node["params"]
+        if kind.descriptor is not None and node.get("params") is not None:
+            table["descriptor"] = complete_params(kind.descriptor, node["params"], self.facts)
         table.update(self._constants(kind, node.get("constants") or EMPTY))
         return {"layer": Tagged(kind.table.name, table)}
 
