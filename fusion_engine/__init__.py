@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fusion_engine.network import FrozenDict, connect, new_network
     from fusion_engine.tensor import Tensor, TensorInfo
     from fusion_engine.unfuse import unfuse
-    from fusion_engine.validate import Problem, validate
+    from fusion_engine.validation import Problem, validate
 
 __version__ = "0.1.0"
 
@@ -87,7 +87,7 @@ _HOMES = {
     "network": ("FrozenDict", "connect", "new_network"),
     "tensor": ("Tensor", "TensorInfo"),
     "unfuse": ("unfuse",),
-    "validate": ("Problem", "validate"),
+    "validation": ("Problem", "validate"),
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 

@@ -16,7 +16,7 @@ from fusion_engine.content import INFO_FIELDS, info_values, params_values, value
 from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.tensor import Tensor
-from fusion_engine.validate import validate
+from fusion_engine.validation import validate
 
 __all__ = ["difference", "equal"]
 

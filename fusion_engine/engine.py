@@ -180,7 +180,7 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
 
 def _blame_the_network(graph: Network, error: Exception) -> None:
     """Raise the network's first problem, where it has one: it is what the error came from."""
-    from fusion_engine.validate import validate
+    from fusion_engine.validation import validate
 
     problems = validate(graph)
     if problems:

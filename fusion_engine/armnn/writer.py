@@ -21,7 +21,7 @@ from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, complete_params, edges_into
 from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
-from fusion_engine.validate import require_valid
+from fusion_engine.validation import require_valid
 
 __all__ = ["dumps", "save"]
 
