@@ -1,0 +1,342 @@
+"""Many models: which there are, where each goes, and what becomes of each.
+
+`plan` looks at everything that could go wrong before any work; `run` does the work model by model,
+and what goes wrong with one never touches another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
+
+from fusion_engine.errors import FusionEngineError, ModelError, OutputError
+from fusion_engine.report import Layers, ModelReport
+
+if TYPE_CHECKING:
+    from fusion_engine.language.rule import FusingRule
+    from fusion_engine.network import Network
+
+__all__ = ["SUFFIX", "Change", "Found", "Job", "attempt", "find_models", "fusing", "plan", "process", "run", "unfusing"]
+
+SUFFIX = ".armnn"
+"""How the names of models end that are found in directories."""
+
+Change: TypeAlias = "Callable[[Network], tuple[Network, bool]]"
+"""What is done to a network: gives the new one, and whether anything was changed."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """A model: the path by which it was found, and that below the directory it was found in.
+
+    ``fault`` says why a directory could not be listed; there is no model then.
+    """
+
+    path: str
+    below: str
+    fault: str | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """A model and the file that it is to become; ``output`` is None where nothing is written."""
+
+    path: str
+    output: str | None
+    fault: str | None = None
+
+
+# What there is
+
+
+def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLike[str] | None = None) -> list[Found]:
+    """The models of files and directories, in a fixed order.
+
+    Parameters
+    ----------
+    paths
+        Files are taken whatever their names; directories are walked for ``*.armnn``, symbolic links
+        to files among them, those to directories not followed.
+    avoid
+        A directory that is not walked: where the results go.
+
+    Returns
+    -------
+    list of Found
+        In the order of ``paths``, those of a directory sorted by path. What cannot be read is among
+        them, to fail in its turn.
+
+    Raises
+    ------
+    OutputError
+        Where ``avoid`` itself is among the paths, or no model is found.
+    """
+    found: list[Found] = []
+    for path in paths:
+        name = os.fspath(path)
+        if not os.path.isdir(name):
+            below = os.path.basename(name)
+            found.append(Found(name, below, None if below else "there is no such directory"))
+            continue
+        if avoid is not None and _same(name, os.fspath(avoid)):
+            raise OutputError(f"{name} is the output directory: give another one with --out")
+        inside = sorted(_walk(name, avoid), key=lambda one: one.below.split(os.sep))
+        if not inside:
+            raise OutputError(f"there is no file *{SUFFIX} in the directory {name}")
+        found += inside
+    if not found:
+        raise OutputError("there is no model: give files or directories")
+    return found
+
+
+def _walk(top: str, avoid: str | os.PathLike[str] | None) -> Iterator[Found]:
+    faults: list[OSError] = []
+    for directory, folders, files in os.walk(top, onerror=faults.append):
+        below = os.path.relpath(directory, top)
+        folders[:] = [
+            folder
+            for folder in folders
+            if avoid is None or not _same(os.path.join(directory, folder), os.fspath(avoid))
+        ]
+        for file in files:
+            if file.endswith(SUFFIX):
+                yield Found(os.path.join(directory, file), os.path.normpath(os.path.join(below, file)))
+    for fault in faults:
+        path = os.fspath(fault.filename)
+        yield Found(path, os.path.relpath(path, top), f"cannot be listed: {fault.strerror}")
+
+
+def _same(a: str, b: str) -> bool:
+    """Whether two paths are one file or directory; a path where nothing is equals none."""
+    try:
+        return os.path.samefile(a, b)
+    except OSError:
+        return False
+
+
+# Where it goes
+
+
+def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None) -> list[Job]:
+    """The jobs of a run; raises where the outputs would get in each other's or the inputs' way.
+
+    Parameters
+    ----------
+    paths
+        Files and directories; see `find_models`.
+    out
+        The directory for the results, which need not exist; None where nothing is written.
+
+    Raises
+    ------
+    OutputError
+        Where ``out`` is no directory, two inputs have one output, an output is an input or lies
+        outside ``out`` behind a symbolic link, or there is no model at all.
+    """
+    if out is not None and os.path.lexists(out) and not os.path.isdir(out):
+        raise OutputError(f"{os.fspath(out)} is no directory: give one for the results")
+    found = find_models(paths, out)
+    if out is None:
+        return [Job(one.path, None, one.fault) for one in found]
+    folder = os.fspath(out)
+    inputs = _Inputs(one.path for one in found)
+    blind = _blind_to_case(folder)
+    inside = os.path.join(_identity(folder), "")
+    taken: dict[str, Found] = {}
+    jobs = []
+    for one in found:
+        if one.fault is not None:
+            jobs.append(Job(one.path, None, one.fault))
+            continue
+        output = os.path.join(folder, one.below)
+        identity = _identity(output)
+        clash = inputs.find(output, identity)
+        if clash is not None:
+            raise OutputError(f"the output {output} is the input {clash}: give another directory with --out")
+        if not identity.startswith(inside):
+            raise OutputError(f"the output {output} lies outside {folder} behind a symbolic link: remove that link")
+        other = taken.setdefault(identity.casefold() if blind else identity, one)
+        if other is one:
+            jobs.append(Job(one.path, output))
+        elif _identity(other.path) != _identity(one.path):
+            raise OutputError(f"{other.path} and {one.path} have the same output {output}: run them one by one")
+    return jobs
+
+
+class _Inputs:
+    """The input files, found again by whatever path or hard link."""
+
+    def __init__(self, paths: Iterable[str]) -> None:
+        self._paths: dict[object, str] = {}
+        for path in paths:
+            self._paths.setdefault(_identity(path), path)
+            self._paths.setdefault(_inode(path), path)
+        self._paths.pop(None, None)
+
+    def find(self, path: str, identity: str) -> str | None:
+        """The input that a path is, or None."""
+        return self._paths.get(identity) or self._paths.get(_inode(path))
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_dev, status.st_ino)
+
+
+def _identity(path: str) -> str:
+    """One name for a file by whatever path: links, ``..`` and, where the system folds it, case resolved."""
+    return os.path.normcase(os.path.realpath(path))
+
+
+def _blind_to_case(folder: str) -> bool:
+    """Whether names in a directory that differ in case only are one file, told by the nearest that exists."""
+    path = os.path.realpath(folder)
+    while True:
+        parent, name = os.path.split(path)
+        if not name:
+            return False
+        if name != name.swapcase() and os.path.exists(path):
+            return _same(path, os.path.join(parent, name.swapcase()))
+        path = parent
+
+
+# What is done
+
+
+def fusing(rules: Sequence[FusingRule]) -> Change:
+    """The change that applies rules."""
+
+    def change(graph: Network) -> tuple[Network, bool]:
+        from fusion_engine import fuse
+
+        fused = fuse(graph, rules)
+        return fused, bool(fused.graph["fusions"])
+
+    return change
+
+
+def unfusing() -> Change:
+    """The change that undoes opaque fusions and groups."""
+
+    def change(graph: Network) -> tuple[Network, bool]:
+        from fusion_engine import unfuse
+
+        again = unfuse(graph)
+        return again, _named(graph) != _named(again)
+
+    return change
+
+
+def _named(graph: Network) -> dict[int, tuple[str, str]]:
+    return {key: (node["type"], node.get("name", "")) for key, node in graph.nodes(data=True)}
+
+
+def run(jobs: Iterable[Job], change: Change, *, done: str = "fused", dry_run: bool = False) -> Iterator[ModelReport]:
+    """Do the jobs one by one, each with its own errors; see `process`."""
+    for job in jobs:
+        yield process(job, change, done=done, dry_run=dry_run)
+
+
+def process(job: Job, change: Change, *, done: str = "fused", dry_run: bool = False) -> ModelReport:
+    """Read a model, change it and write it; never raises for what is wrong with the model or its output.
+
+    A model that is not changed is copied byte for byte.
+
+    Parameters
+    ----------
+    job
+        What to read and to write.
+    change
+        What to do.
+    done
+        Status of a model that was changed.
+    dry_run
+        Write nothing, but do all that can fail before writing.
+    """
+    report, error = attempt(job.path, lambda: _process(job, change, done, dry_run))
+    return report or ModelReport(job.path, "failed", error=error)
+
+
+_T = TypeVar("_T")
+
+
+def attempt(path: str, work: Callable[[], _T]) -> tuple[_T | None, str | None]:
+    """What work on a model gives, or None and why it failed; whatever goes wrong stays with the model."""
+    try:
+        return work(), None
+    except FusionEngineError as error:
+        return None, str(error)
+    except MemoryError:
+        return None, f"{path}: there is not enough memory"
+    except Exception as error:
+        return None, f"{path}: {internal(error)}"
+
+
+def internal(error: Exception) -> str:
+    """What to say of an error that should not be: its kind, text and place."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    place = "" if trace is None else f" ({os.path.basename(trace.tb_frame.f_code.co_filename)}:{trace.tb_lineno})"
+    return f"internal error: {type(error).__name__}: {error}{place}: please report it"
+
+
+def _process(job: Job, change: Change, done: str, dry_run: bool) -> ModelReport:
+    from fusion_engine import dumps, load, save
+    from fusion_engine.overview import cautions
+
+    if job.fault is not None:
+        raise ModelError(job.fault, path=job.path)
+    state = _state(job.path)
+    graph = load(job.path)
+    result, changed = change(graph)
+    if dry_run or job.output is None:
+        if changed:
+            dumps(result)
+    else:
+        _make_folder(os.path.dirname(job.output))
+        if changed:
+            save(result, job.output)
+        else:
+            _copy(job.path, job.output)
+    if _state(job.path) != state:
+        raise ModelError("the file was changed while in use: run it again", path=job.path)
+    return ModelReport(
+        job.path,
+        done if changed else "unchanged",
+        job.output,
+        graph.graph["dialect"],
+        Layers.of(graph),
+        Layers.of(result if changed else graph),
+        tuple(result.graph.get("fusions", ())),
+        tuple(result.graph.get("refusals", ())),
+        tuple(dict.fromkeys((*result.graph.get("warnings", ()), *cautions(graph)))),
+    )
+
+
+def _state(path: str) -> tuple[int, int, int] | None:
+    """What tells that a file was changed; None where there is none."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return (status.st_ino, status.st_size, status.st_mtime_ns)
+
+
+def _make_folder(folder: str) -> None:
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"the directory {folder} cannot be made: {error.strerror}") from error
+
+
+def _copy(path: str, output: str) -> None:
+    from fusion_engine.armnn.files import Range, open_model, write_atomically
+
+    buffer, mapped = open_model(path)
+    write_atomically(output, [memoryview(buffer) if mapped is None else Range(mapped, 0, len(buffer))])

@@ -1,0 +1,351 @@
+"""The command line: words and exit codes.
+
+Exit code 0: fine. 1: a model failed, the others are done all the same. 2: the command or a rule is
+wrong, nothing was done. Everything heavy is imported by the command that needs it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from fusion_engine import __version__
+from fusion_engine.console import Console, counted, printable
+
+if TYPE_CHECKING:
+    from fusion_engine import FusingRule, LayerRef, RuleError
+    from fusion_engine.batch import Change, Job
+    from fusion_engine.report import Report, RuleFile
+
+__all__ = ["main"]
+
+FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+
+class _Wrong(Exception):
+    """The command cannot be carried out as given; the texts say why."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+
+class _Parser(argparse.ArgumentParser):
+    """ArgumentParser whose errors cannot harm a terminal."""
+
+    def error(self, message: str) -> NoReturn:
+        super().error(printable(message))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; ``argv`` without the program's name, by default that of the process.
+
+    Returns
+    -------
+    int
+        The exit code.
+    """
+    console = Console()
+    try:
+        arguments = _parser().parse_args(argv)
+        code: int = arguments.run(arguments, console)
+    except _Wrong as wrong:
+        for text in wrong.texts:
+            console.note(f"fusion-engine: {text}")
+        code = WRONG
+    except KeyboardInterrupt:
+        console.note("fusion-engine: interrupted")
+        code = INTERRUPTED
+    except BrokenPipeError:
+        console.closed = True
+        code = FINE
+    except MemoryError:
+        console.note("fusion-engine: there is not enough memory")
+        code = FAILED
+    except Exception as error:
+        from fusion_engine.batch import internal
+
+        console.note(f"fusion-engine: {printable(internal(error))}")
+        code = FAILED
+    finally:
+        console.close()
+    if console.fault is not None:
+        console.note(f"fusion-engine: standard output: {console.fault}")
+        code = code or FAILED
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="fusion-engine",
+        description="Fuse the layers of Arm NN networks (.armnn) offline and by rule.",
+        epilog="fusion-engine COMMAND --help tells more of a command. "
+        "Exit code: 0 fine, 1 a model failed (the others are done), 2 the command or a rule is wrong.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"fusion-engine {__version__}")
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+
+    def command(name: str, run: Any, words: str, *examples: str) -> argparse.ArgumentParser:
+        added: argparse.ArgumentParser = commands.add_parser(
+            name,
+            help=words,
+            description=f"{words[0].upper()}{words[1:]}.",
+            epilog="examples:\n" + "\n".join(f"  fusion-engine {example}" for example in examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        added.set_defaults(run=run)
+        return added
+
+    def paths(of: argparse.ArgumentParser) -> None:
+        of.add_argument("paths", nargs="+", metavar="PATH", help="a model, or a directory that is walked for *.armnn")
+
+    fuse = command(
+        "fuse",
+        _fuse,
+        "apply rules to models and write the results",
+        "fuse models --out fused",
+        "fuse model.armnn --out fused --rules npu --report report.json",
+        "fuse models --rules my-npu.toml --dry-run",
+    )
+    paths(fuse)
+    fuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    fuse.add_argument(
+        "--rules",
+        metavar="NAME|FILE",
+        action="append",
+        help="rules that ship, by name, or a rule file; may be given again (default: armnn)",
+    )
+    fuse.add_argument("--report", metavar="FILE.json", help="write what was done, and what was not and why")
+    fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+
+    unfuse = command(
+        "unfuse", _unfuse, "undo opaque fusions and groups", "unfuse fused --out again", "unfuse a.armnn --out again"
+    )
+    paths(unfuse)
+    unfuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    unfuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+
+    inspect = command("inspect", _inspect, "show what is in a model", "inspect model.armnn", "inspect a.armnn --json")
+    inspect.add_argument("model", metavar="MODEL", help="an .armnn file")
+    inspect.add_argument("--json", action="store_true", help="as JSON")
+
+    lint = command("lint", _lint, "show every error of rule files", "lint my-npu.toml", "lint armnn my.rules")
+    lint.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of one that ships")
+
+    match = command(
+        "match",
+        _match,
+        "show where a rule's text matches",
+        "match 'Activation{Convolution2d}' models",
+        "match 'Output{Softmax}' a.armnn b.armnn",
+    )
+    match.add_argument("text", metavar="RULE_TEXT", help="what a rule's match would say; Input and Output may be named")
+    paths(match)
+    match.add_argument("--syntax", type=int, choices=(1, 2), default=2, help="syntax version of the text (default: 2)")
+    return parser
+
+
+# fuse and unfuse
+
+
+def _fuse(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.batch import fusing
+    from fusion_engine.report import Report
+
+    rules, files = _rules(arguments.rules or ["armnn"])
+    jobs = _jobs(arguments)
+    if arguments.report is not None:
+        _check_report(
+            arguments.report, [*(arguments.rules or ()), *(p for job in jobs for p in (job.path, job.output) if p)]
+        )
+    report = Report(files)
+    _batch(jobs, fusing(rules), report, console, "fused", arguments.dry_run)
+    if arguments.report is not None and not _write_report(arguments.report, report, console):
+        return FAILED
+    return FAILED if report.failed else FINE
+
+
+def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.batch import unfusing
+    from fusion_engine.report import Report
+
+    report = Report()
+    _batch(_jobs(arguments), unfusing(), report, console, "unfused", arguments.dry_run)
+    return FAILED if report.failed else FINE
+
+
+def _jobs(arguments: argparse.Namespace) -> list[Job]:
+    from fusion_engine.batch import plan
+    from fusion_engine.errors import OutputError
+
+    if arguments.out is None and not arguments.dry_run:
+        raise _Wrong("say where the results go: --out DIR (or --dry-run)")
+    try:
+        return plan(arguments.paths, arguments.out)
+    except OutputError as error:
+        raise _Wrong(printable(str(error))) from error
+
+
+def _batch(jobs: Sequence[Job], change: Change, report: Report, console: Console, done: str, dry_run: bool) -> None:
+    """Do the jobs, showing each when it is done."""
+    from fusion_engine.batch import process
+    from fusion_engine.tables import model_lines, reason, summary_line
+
+    for number, job in enumerate(jobs, 1):
+        step = f"[{number}/{len(jobs)}] {printable(job.path)}"
+        console.progress(step)
+        model = process(job, change, done=done, dry_run=dry_run)
+        report.models.append(model)
+        for line in model_lines(model, console.paint, done, dry_run):
+            console.print(line)
+        console.done(f"{step}: {model.status}" + (f": {reason(model)}" if model.error else ""))
+    console.print(summary_line(report, done))
+
+
+def _check_report(path: str, others: Sequence[str]) -> None:
+    """The report must not fall upon a model or a rule file, nor a directory."""
+    import os
+
+    if os.path.isdir(path):
+        raise _Wrong(f"the report {printable(path)} is a directory: name a file")
+    place = os.path.realpath(path)
+    if any(os.path.realpath(other) == place for other in others):
+        raise _Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
+
+
+def _write_report(path: str, report: Report, console: Console) -> bool:
+    import os
+
+    from fusion_engine.armnn.files import write_atomically
+    from fusion_engine.errors import OutputError
+
+    try:
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        write_atomically(path, [report.text().encode("ascii")])
+    except OutputError as error:
+        console.note(f"fusion-engine: {printable(str(error))}")
+        return False
+    except OSError as error:
+        console.note(f"fusion-engine: {printable(path)}: cannot be written: {error.strerror}")
+        return False
+    return True
+
+
+# Rules
+
+
+def _rules(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
+    """The rules of files or shipped names, and which files these are."""
+    from hashlib import sha256
+
+    from fusion_engine.errors import FuseError, RuleError
+    from fusion_engine.folds import find_fold
+    from fusion_engine.language.rulefile import read_rules
+    from fusion_engine.language.sources import read_source
+    from fusion_engine.report import RuleFile
+
+    try:
+        files = [read_source(source) for source in sources]
+        rules, errors = read_rules(sources)
+        for rule in rules:
+            if rule.fold is not None:
+                find_fold(rule.fold)
+    except RuleError as error:
+        raise _Wrong(_rule_error(error)) from error
+    except FuseError as error:
+        raise _Wrong(printable(str(error))) from error
+    if errors:
+        raise _Wrong(*map(_rule_error, errors))
+    if not rules:
+        raise _Wrong(f"there is no rule in {printable(', '.join(sources))}")
+    return rules, [RuleFile(file.name, sha256(file.data).hexdigest()) for file in files]
+
+
+def _rule_error(error: RuleError) -> str:
+    """The text of a rule's error, its lines kept apart and its tabs kept."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(error).split("\n"))
+
+
+def _lint(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.language.rulefile import read_rules
+
+    rules, errors = read_rules(arguments.files)
+    for error in errors:
+        console.print(_rule_error(error))
+    files = counted(len(arguments.files), "file")
+    if errors:
+        console.note(f"{counted(len(errors), 'error')} in {files}")
+        return WRONG
+    console.print(f"{files}, {counted(len(rules), 'rule')}, no errors")
+    return FINE
+
+
+# Looking at models
+
+
+def _inspect(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine import ModelError, load, validate
+    from fusion_engine.overview import cautions, overview
+    from fusion_engine.tables import overview_lines
+
+    try:
+        graph = load(arguments.model)
+    except ModelError as error:
+        console.note(f"fusion-engine: {printable(str(error))}")
+        return FAILED
+    found = {"path": arguments.model, **overview(graph)}
+    problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
+    found["warnings"] = [*graph.graph.get("warnings", ()), *cautions(graph), *problems]
+    if arguments.json:
+        import json
+
+        console.print(json.dumps(found, indent=2))
+    else:
+        for line in overview_lines(found):
+            console.print(line)
+    return FINE
+
+
+def _match(arguments: argparse.Namespace, console: Console) -> int:
+    from functools import partial
+
+    from fusion_engine import FusingRule, OutputError, RuleError, load
+    from fusion_engine.batch import attempt, find_models
+    from fusion_engine.search import search
+
+    try:
+        rule = FusingRule(arguments.text, arguments.syntax, name="match", group="match")
+    except RuleError as error:
+        raise _Wrong(*map(_rule_error, (error, *error.others))) from error
+    try:
+        models = find_models(arguments.paths)
+    except OutputError as error:
+        raise _Wrong(printable(str(error))) from error
+
+    def places_in(path: str) -> list[tuple[LayerRef, ...]]:
+        return list(search(load(path), rule))
+
+    count = with_match = failed = 0
+    for number, model in enumerate(models, 1):
+        console.progress(f"[{number}/{len(models)}] {printable(model.path)}")
+        places, fault = attempt(model.path, partial(places_in, model.path))
+        if fault is not None:
+            failed += 1
+            console.note(f"fusion-engine: {printable(fault)}")
+        for layers in places or ():
+            named = "; ".join(f"layer {layer.index} {layer.name!r} {layer.type}" for layer in layers)
+            console.print(f"{printable(model.path)}: {named}")
+        count += len(places or ())
+        with_match += bool(places)
+        if console.closed:
+            break
+    found = f"{counted(count, 'match', 'matches')} in {with_match} of {counted(len(models), 'model')}"
+    console.note(found + (f", {failed} failed" if failed else ""))
+    return FAILED if failed else FINE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

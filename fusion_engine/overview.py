@@ -1,0 +1,99 @@
+"""What is in a network, at a glance: counts, ends, weights, and what to be careful about."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from fusion_engine.network import EMPTY, Network, describe, edges_into
+from fusion_engine.tensor import Tensor, TensorInfo
+
+__all__ = ["cautions", "overview"]
+
+
+def overview(graph: Network) -> dict[str, Any]:
+    """What `inspect` shows, as plain data that goes into JSON.
+
+    Returns
+    -------
+    dict
+        ``dialect``; ``feature_versions``; ``layers``, ``constants``: their numbers; ``types``: number
+        of layers by type, sorted; ``inputs`` and ``outputs``: per Input and Output, in the file's
+        order and the unlisted ones last, ``layer`` (key), ``name``, ``binding_id``, ``listed``,
+        ``shape`` (None where the file has no TensorInfo), ``data_type``, ``scale``, ``offset`` (of
+        quantized types, else None); ``weights_bytes``: bytes of constant data, shared ones once.
+    """
+    types = Counter(node["type"] for _, node in graph.nodes(data=True))
+    sizes = {tensor.memory: tensor.data.nbytes for _, tensor in _tensors(graph)}
+    return {
+        "dialect": graph.graph["dialect"],
+        "feature_versions": list(graph.graph["feature_versions"]),
+        "layers": len(graph),
+        "constants": types["Constant"],
+        "types": dict(sorted(types.items())),
+        "inputs": _ends(graph, "Input"),
+        "outputs": _ends(graph, "Output"),
+        "weights_bytes": sum(sizes.values()),
+    }
+
+
+def cautions(graph: Network) -> tuple[str, ...]:
+    """What a user should know of a network that was read."""
+    untagged = [(key, tensor) for key, tensor in _tensors(graph) if tensor.untagged]
+    half = [key for key, tensor in untagged if tensor.info.data_type == "Float16"]
+    found = []
+    if half:
+        found.append(
+            f"{len(half)} Float16 constants without a payload type, the first in {describe(graph, half[0])}: Arm NN "
+            "20.08 stores BFloat16 so; no fold touches them"
+        )
+    if len(untagged) > len(half):
+        first = next(key for key, tensor in untagged if tensor.info.data_type != "Float16")
+        found.append(
+            f"{len(untagged) - len(half)} constants without a payload type, the first in {describe(graph, first)}: "
+            "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file that is written here has the type"
+        )
+    return tuple(found)
+
+
+def _tensors(graph: Network) -> list[tuple[int, Tensor]]:
+    return [
+        (key, tensor) for key in sorted(graph.nodes) for tensor in (graph.nodes[key].get("constants") or EMPTY).values()
+    ]
+
+
+def _ends(graph: Network, kind: str) -> list[dict[str, Any]]:
+    listed = graph.graph["inputs" if kind == "Input" else "outputs"]
+    every = {key for key, node in graph.nodes(data=True) if node["type"] == kind}
+    others = sorted(every.difference(listed))
+    return [_end(graph, key, True) for key in listed] + [_end(graph, key, False) for key in others]
+
+
+def _end(graph: Network, key: int, listed: bool) -> dict[str, Any]:
+    node = graph.nodes[key]
+    info = _info(graph, key)
+    quantized = info is not None and info.canonical_type.startswith("Q") and not info.quantization_scales
+    return {
+        "layer": key,
+        "name": node.get("name", ""),
+        "binding_id": node.get("binding_id"),
+        "listed": listed,
+        "shape": None if info is None else list(info.shape),
+        "data_type": None if info is None else info.data_type,
+        "scale": info.quantization_scale if info is not None and quantized else None,
+        "offset": info.quantization_offset if info is not None and quantized else None,
+    }
+
+
+def _info(graph: Network, key: int) -> TensorInfo | None:
+    """TensorInfo of what an Input gives or an Output gets."""
+    if graph.nodes[key]["type"] == "Input":
+        outputs = graph.nodes[key].get("outputs", ())
+    else:
+        inputs = edges_into(graph, key)
+        if not inputs:
+            return None
+        source = inputs[0][1]
+        outputs = graph.nodes[source.layer].get("outputs", ())[source.slot :]
+    found: TensorInfo | None = outputs[0] if outputs else None
+    return found

@@ -1,0 +1,124 @@
+"""What a batch did, as data and as the JSON text of a report file.
+
+Importing this loads nothing beyond the standard library.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fusion_engine import Fusion, Refusal
+    from fusion_engine.network import Network
+
+__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile"]
+
+REPORT_VERSION = 1
+
+STATUSES = ("fused", "unchanged", "failed")
+"""What can become of a model, in the order of the summary."""
+
+
+@dataclass(frozen=True)
+class RuleFile:
+    """A rule file that was used: its name or path, and the SHA-256 of its bytes in hexadecimal."""
+
+    file: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Layers:
+    """Number of layers of a network, and how many of them are Constants."""
+
+    layers: int
+    constants: int
+
+    @classmethod
+    def of(cls, graph: Network) -> Layers:
+        """Count those of a network."""
+        constants = sum(node["type"] == "Constant" for _, node in graph.nodes(data=True))
+        return cls(len(graph), constants)
+
+
+@dataclass(frozen=True)
+class ModelReport:
+    """What became of one model.
+
+    Attributes
+    ----------
+    path
+        The input file, as it was named.
+    status
+        ``"fused"``, ``"unchanged"`` (copied byte for byte) or ``"failed"``.
+    output
+        The file written, or in a dry run the one that would be; None where there is none.
+    dialect
+        Of the input file; None where it could not be read.
+    layers_before, layers_after
+        Layers of the network as read and as written.
+    fusions, refusals
+        The records of `fuse`.
+    warnings
+        What a user should know of the model.
+    error
+        Why it failed.
+    """
+
+    path: str
+    status: str
+    output: str | None = None
+    dialect: str | None = None
+    layers_before: Layers | None = None
+    layers_after: Layers | None = None
+    fusions: tuple[Fusion, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    warnings: tuple[str, ...] = ()
+    error: str | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry of ``models`` in a report."""
+        found = asdict(self)
+        names = ("path", "output", "status", "dialect")
+        return {name: found.pop(name) for name in names} | found
+
+
+@dataclass
+class Report:
+    """A run: the rule files and the models, in the order in which they were done."""
+
+    rules: Sequence[RuleFile] = ()
+    models: list[ModelReport] = field(default_factory=list)
+
+    @property
+    def failed(self) -> bool:
+        """Whether any model failed."""
+        return any(model.status == "failed" for model in self.models)
+
+    def summary(self) -> dict[str, int]:
+        """Number of models, in all and by status, of fusions, refusals and warnings."""
+        statuses = Counter(model.status for model in self.models)
+        return {
+            "models": len(self.models),
+            **{status: statuses[status] for status in STATUSES},
+            "fusions": sum(len(model.fusions) for model in self.models),
+            "refusals": sum(len(model.refusals) for model in self.models),
+            "warnings": sum(len(model.warnings) for model in self.models),
+        }
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data: what its JSON text holds."""
+        return {
+            "report_version": REPORT_VERSION,
+            "summary": self.summary(),
+            "rules": [asdict(file) for file in self.rules],
+            "models": [model.as_json() for model in self.models],
+        }
+
+    def text(self) -> str:
+        r"""The JSON text, ASCII only: a byte of a name that is no UTF-8 is a lone surrogate ``\udcXX``."""
+        return json.dumps(self.as_json(), indent=2) + "\n"

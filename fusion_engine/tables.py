@@ -1,0 +1,94 @@
+"""What the command line shows of a batch and of a model, in lines of text."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from fusion_engine.console import counted, printable
+from fusion_engine.report import ModelReport, Report
+
+__all__ = ["MOST_REFUSALS", "model_lines", "overview_lines", "reason", "summary_line"]
+
+MOST_REFUSALS = 10
+"""Refusals of a model that its table shows; the report has all."""
+
+_COLOURS = {"fused": "green", "unfused": "green", "unchanged": "yellow", "failed": "red"}
+
+
+def reason(model: ModelReport) -> str:
+    """Why a model failed, without its path in front."""
+    return printable((model.error or "").removeprefix(f"{model.path}: "))
+
+
+def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str, dry_run: bool) -> list[str]:
+    """What became of a model: a line, the table of its rules, its first refusals and its warnings.
+
+    ``paint`` colours a text; ``done`` is the status of a model that was changed.
+    """
+    status = paint(model.status, _COLOURS[model.status])
+    head = f"{printable(model.path)}: {status}"
+    before, after = model.layers_before, model.layers_after
+    if model.error is not None or before is None or after is None:
+        return [f"{head}: {reason(model)}"]
+    if model.status == "unchanged":
+        head += f", 0 {done}, {before.layers} layers ({before.constants} Constants)"
+    else:
+        head += f", {before.layers} -> {after.layers} layers ({before.constants} -> {after.constants} Constants)"
+    if model.output is not None:
+        verb = "copied" if model.status == "unchanged" else "written"
+        head += f", {'would be ' if dry_run else ''}{verb} to {printable(model.output)}"
+    lines = [head, *_rows(model)]
+    for refusal in model.refusals[:MOST_REFUSALS]:
+        place = f"{printable(refusal.rule)} at layer {refusal.layer.index} {refusal.layer.name!r}"
+        lines.append(f"    refused: {place}: {printable(refusal.reason)}")
+    if len(model.refusals) > MOST_REFUSALS:
+        lines.append(f"    refused: {len(model.refusals) - MOST_REFUSALS} more: --report FILE.json has all")
+    return lines + [f"    warning: {printable(warning)}" for warning in model.warnings]
+
+
+def _rows(model: ModelReport) -> list[str]:
+    """The table of rules and results of a model."""
+    fused = Counter((fusion.rule, fusion.result) for fusion in model.fusions)
+    refused = Counter(refusal.rule for refusal in model.refusals)
+    keys = list(fused) + [(rule, "-") for rule in refused if rule not in {name for name, _ in fused}]
+    if not keys:
+        return []
+    rows = [("rule", "result", "fused", "refused")]
+    for rule, result in keys:
+        rows.append((printable(rule), printable(result), str(fused[rule, result]), str(refused.pop(rule, 0))))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return [
+        f"    {rule:<{widths[0]}}  {result:<{widths[1]}}  {done:>{widths[2]}}  {not_done:>{widths[3]}}"
+        for rule, result, done, not_done in rows
+    ]
+
+
+def summary_line(report: Report, done: str) -> str:
+    """The last line of a batch."""
+    summary = report.summary()
+    statuses = Counter(model.status for model in report.models)
+    counts = ", ".join(f"{statuses[status]} {status}" for status in (done, "unchanged", "failed"))
+    made, refused = counted(summary["fusions"], "fusion"), counted(summary["refusals"], "refusal")
+    return f"{counted(len(report.models), 'model')}: {counts}" + (f"; {made}, {refused}" if done == "fused" else "")
+
+
+def overview_lines(found: dict[str, Any]) -> list[str]:
+    """What `inspect` shows of an overview with its path and warnings."""
+    versions = ", ".join(map(str, found["feature_versions"]))
+    lines = [
+        printable(found["path"]),
+        f"dialect   {found['dialect']} (featureVersions {versions})",
+        f"layers    {found['layers']}, {found['constants']} of them Constants",
+        f"weights   {found['weights_bytes']} bytes",
+    ]
+    for kind in ("inputs", "outputs"):
+        for end in found[kind]:
+            shape = "unknown shape" if end["shape"] is None else f"{end['data_type']} {end['shape']}"
+            quantized = "" if end["scale"] is None else f", scale {end['scale']:.9g}, offset {end['offset']}"
+            listed = "" if end["listed"] else ", not listed"
+            lines.append(f"{kind[:-1]:<9} {end['name']!r}, id {end['binding_id']}, {shape}{quantized}{listed}")
+    width = max(map(len, found["types"]), default=0)
+    lines += [f"          {name:<{width}}  {count}" for name, count in found["types"].items()]
+    return lines + [f"warning   {printable(warning)}" for warning in found["warnings"]]
