@@ -7,10 +7,10 @@ the cost is a walk. Only the others are told apart by what they hold.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from operator import itemgetter
-from typing import Any
+from typing import Any, TypeAlias
 
 from fusion_engine.content import Digester
 from fusion_engine.network import Network
@@ -30,8 +30,9 @@ def canonical_order(graph: Network) -> list[int]:
     same way from the layers without consumers, those ordered by `digest`. Last the Outputs.
 
     Layers that reach no Output and have equal digests are ordered by how they share sources and
-    consumers; what is left is interchangeable (see `fusion_engine.partition` for the limit), so that
-    its order shows nowhere.
+    consumers. What is left is interchangeable, so that its order shows nowhere; the limit is
+    connected parts of such layers that are alike from every layer's view and yet not symmetric (see
+    `fusion_engine.partition`).
 
     Returns
     -------
@@ -124,6 +125,8 @@ def _incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
             try:
                 slot = slots[0][1] if len(slots) == 1 else min(pair[1] for pair in slots)
             except (TypeError, IndexError, KeyError, ValueError):
+                slot = None
+            if type(slot) is not int:
                 slot = min((pair[1] for pair in _pairs(data)), default=0)
             entries = found[target]
             entries.append((slot, source))
@@ -170,18 +173,51 @@ def _walk(
 
 def _dead_roots(graph: Network, dead: Collection[int], order: Sequence[int]) -> list[int]:
     """The layers to walk from so that all dead ones are met: the sinks, then what only cycles reach."""
-    cells: dict[bytes, list[int]] = {}
-    for key, found in digest(graph, dead, order).items():
-        cells.setdefault(found, []).append(key)
-    ranked = [key for found in sorted(cells) for key in cells[found]]
-    if len(cells) < len(dead):
-        ranked = refined_order([cells[found] for found in sorted(cells)], _connections(graph, dead))
+    digests = digest(graph, dead, order)
+    if len(set(digests.values())) == len(digests):
+        ranked = sorted(digests, key=digests.__getitem__)
+    else:
+        ranked = _ranked(digests, _connections(graph, dead))
     return [key for key in ranked if not graph.succ[key]] + ranked
 
 
-def _connections(graph: Network, keys: Collection[int]) -> dict[int, list[tuple[int, tuple[int, int, int]]]]:
-    """The connections among layers, at both ends: (other layer, (0 its consumer or 1 its source, slots))."""
-    found: dict[int, list[tuple[int, tuple[int, int, int]]]] = {key: [] for key in keys}
+_Connections: TypeAlias = "dict[int, list[tuple[int, tuple[int, int, int]]]]"
+"""Per layer (other layer, (0 its consumer or 1 its source, output slot, input slot))."""
+
+
+def _ranked(digests: Mapping[int, bytes], connections: _Connections) -> list[int]:
+    """Layers by digest; those that have one digest by the connected part they lie in and their place there."""
+    ranks: dict[int, tuple[bytes, bytes, int, int]] = {}
+    for number, part in enumerate(_parts(connections)):
+        cells: dict[bytes, list[int]] = {}
+        for key in part:
+            cells.setdefault(digests[key], []).append(key)
+        order = refined_order([cells[found] for found in sorted(cells)], connections)
+        position = {key: at for at, key in enumerate(order)}
+        told = [(digests[key], sorted((label, position[other]) for other, label in connections[key])) for key in order]
+        certificate = blake2b(repr(told).encode(), digest_size=16).digest()
+        ranks.update((key, (digests[key], certificate, number, position[key])) for key in part)
+    return sorted(ranks, key=ranks.__getitem__)
+
+
+def _parts(connections: _Connections) -> Iterator[list[int]]:
+    """The connected parts."""
+    seen: set[int] = set()
+    for key in connections:
+        if key not in seen:
+            seen.add(key)
+            part = [key]
+            for member in part:
+                for other, _ in connections[member]:
+                    if other not in seen:
+                        seen.add(other)
+                        part.append(other)
+            yield part
+
+
+def _connections(graph: Network, keys: Collection[int]) -> _Connections:
+    """The connections among layers, noted at both ends."""
+    found: _Connections = {key: [] for key in keys}
     for source in keys:
         for target, data in graph.succ[source].items():
             for o, i in _pairs(data) if target in found else ():

@@ -122,7 +122,7 @@ class Digester:
 
     def __init__(self, graph: Network) -> None:
         self._nodes = graph.nodes
-        self._tensors: dict[tuple[int, int], bytes] = {}
+        self._tensors: dict[tuple[Any, ...], bytes] = {}
 
     def layer(self, key: int) -> bytes:
         """Digest of what a layer holds: type, name, ids, parameters, TensorInfos, constants' bytes.
