@@ -6,12 +6,14 @@ layers, ``base.layerType``, the dialect, shared or repeated bytes, absent agains
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+import networkx as nx
 import numpy as np
 
-from fusion_engine.canonical import canonical_order
+from fusion_engine.canonical import canonical_order, digest
 from fusion_engine.content import INFO_FIELDS, info_values, params_values, value_key
 from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, describe, edges_into
@@ -56,20 +58,26 @@ def difference(a: Network, b: Network) -> str | None:
     --------
     >>> from fusion_engine.network import new_network
     >>> a, b = new_network(), new_network()
-    >>> for graph, key, beta in [(a, 0, 1.0), (b, 7, 2.0)]:
-    ...     graph.add_node(key, type="Softmax", name="s", params={"beta": beta}, outputs=())
+    >>> for graph, key, binding_id in [(a, 0, 5), (b, 7, 6)]:
+    ...     graph.add_node(key, type="Input", name="x", binding_id=binding_id)
+    ...     graph.graph["inputs"] = (key,)
     >>> print(difference(a, b))
-    layer 0 's' and layer 7 's': parameter beta is 1.0 in the one and 2.0 in the other
+    layer 0 'x' and layer 7 'x': binding_id is 5 in the one and 6 in the other
     """
     try:
-        return next(_Comparison(a, b).differences(), None)
+        if all(isinstance(graph, nx.DiGraph) and not graph.is_multigraph() for graph in (a, b)):
+            return next(_Comparison(a, b).differences(), None)
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        for which, graph in (("first", a), ("second", b)):
-            for problem in validate(graph):
-                raise ModelError(
-                    f"the {which} network cannot be compared: {problem.message}", place=problem.place
-                ) from error
-        raise
+        raise _malformed(a, b) or error from error
+    raise _malformed(a, b) or TypeError("networks are compared")
+
+
+def _malformed(a: Network, b: Network) -> ModelError | None:
+    """What is wrong with the first of two networks that has a problem."""
+    for which, graph in (("first", a), ("second", b)):
+        for problem in validate(graph):
+            return ModelError(f"the {which} network cannot be compared: {problem.message}", place=problem.place)
+    return None
 
 
 def _versus(what: str, a: Any, b: Any) -> str:
@@ -99,7 +107,7 @@ class _Comparison:
                 yield _versus(f"the number of {listed}", len(keys[0]), len(keys[1]))
             for number, (x, y) in enumerate(zip(*keys, strict=False)):
                 yield from self._meet(x, y, f"{listed}[{number}]")
-            yield from self._walk()
+                yield from self._walk()
         yield from self._dead()
 
     def _walk(self) -> Iterator[str]:
@@ -137,17 +145,27 @@ class _Comparison:
                 yield f"{where}: {_versus(f'the output slot that feeds input slot {slot}', output, other_output)}"
 
     def _dead(self) -> Iterator[str]:
-        """The layers that reach no Output: paired in canonical order, which tells them apart."""
-        left = [
-            [key for key in canonical_order(graph) if key not in paired] if len(graph) > len(paired) else []
-            for graph, paired in ((self.a, self.pair), (self.b, self.back))
-        ]
+        """The layers that reach no Output: each has its equal; then how they are connected."""
+        left, digests = [], []
+        for graph, paired in ((self.a, self.pair), (self.b, self.back)):
+            order = canonical_order(graph) if len(graph) > len(paired) else []
+            left.append([key for key in order if key not in paired])
+            digests.append(digest(graph, left[-1], [key for key in order if key in paired]))
         if len(left[0]) != len(left[1]):
             yield _versus("the number of layers that reach no Output", len(left[0]), len(left[1]))
+        surplus = Counter(digests[0].values())
+        surplus.subtract(digests[1].values())
+        ours = next((key for key in left[0] if surplus[digests[0][key]] > 0), None)
+        theirs = next((key for key in left[1] if surplus[digests[1][key]] < 0), None)
+        if ours is not None and theirs is not None:
+            why = next(self._layers(self.a.nodes[ours], self.b.nodes[theirs]), "what is above them differs")
+            yield (
+                f"of the layers that reach no Output, {describe(self.a, ours)} is in the one only, "
+                f"and {describe(self.b, theirs)} in the other only: {why}"
+            )
         for x, y in zip(*left, strict=False):
-            where = "of the layers that reach no Output"
-            yield from self._meet(x, y, where)
-        yield from self._walk()
+            for _ in (*self._meet(x, y, ""), *self._walk()):
+                yield "the layers that reach no Output are alike one by one and not connected alike"
 
     # Two layers
 
