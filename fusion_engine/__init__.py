@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fusion_engine.armnn.reader import load, loads
     from fusion_engine.armnn.writer import dumps, save
     from fusion_engine.compare import difference, equal
+    from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
     from fusion_engine.errors import (
         FuseError,
         FusionEngineError,
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
         RuleLoopError,
         UnsupportedLayerError,
     )
-    from fusion_engine.fuse import Fusion, LayerRef, Refusal, fuse
     from fusion_engine.language.rule import FusingRule
     from fusion_engine.language.rulefile import load_rules
     from fusion_engine.network import FrozenDict, connect, new_network
@@ -81,7 +81,7 @@ _HOMES = {
         "RuleLoopError",
         "UnsupportedLayerError",
     ),
-    "fuse": ("Fusion", "LayerRef", "Refusal", "fuse"),
+    "engine": ("Fusion", "LayerRef", "Refusal", "fuse"),
     "language.rule": ("FusingRule",),
     "language.rulefile": ("load_rules",),
     "network": ("FrozenDict", "connect", "new_network"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+from fusion_engine.console import counted
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.tensor import Tensor, TensorInfo
 
@@ -44,13 +45,13 @@ def cautions(graph: Network) -> tuple[str, ...]:
     found = []
     if half:
         found.append(
-            f"{len(half)} Float16 constants without a payload type, the first in {describe(graph, half[0])}: Arm NN "
+            f"{counted(len(half), 'Float16 constant')} without a payload type, the first in {describe(graph, half[0])}: Arm NN "
             "20.08 stores BFloat16 so; no fold touches them"
         )
     if len(untagged) > len(half):
         first = next(key for key, tensor in untagged if tensor.info.data_type != "Float16")
         found.append(
-            f"{len(untagged) - len(half)} constants without a payload type, the first in {describe(graph, first)}: "
+            f"{counted(len(untagged) - len(half), 'constant')} without a payload type, the first in {describe(graph, first)}: "
             "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file that is written here has the type"
         )
     return tuple(found)
