@@ -108,7 +108,7 @@ class _Checker:
             return list(self.comparison(condition))
         parts: list[list[Constraint]] = []
         for part in condition.parts:
-            parts.append((yield self.condition(part)))  # noqa: PERF401 (no comprehension may yield)
+            parts += [(yield self.condition(part))]
         kind = AllOf if isinstance(condition, And) else AnyOf
         return [kind(tuple(of_chain)) for of_chain in zip(*parts, strict=True)]
 
@@ -178,8 +178,11 @@ class _Checker:
             return f"{self.name} has no single lowest layer to read {parameter.name} from: its pattern branches"
         if parameter.name.split(".")[0] == "act" and self.chains[0].vocabulary:
             return f"{self.name} has no {parameter.name!r}: nothing it stands for holds an Activation"
-        known = {name for chain in self.chains for name in quantities(chain.types[chain.low or 0])}
-        return f"{self.name} has no {parameter.name!r}{nearest(parameter.name, sorted(known))}"
+        known = sorted({name for chain in self.chains for name in quantities(chain.types[chain.low or 0])})
+        near = nearest(parameter.name, known)
+        return (
+            f"{self.name} has no {parameter.name!r}{near or ': it has ' + ', '.join(n for n in known if '.' not in n)}"
+        )
 
     # Kinds
 

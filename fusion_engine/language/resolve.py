@@ -164,8 +164,11 @@ class _Walk:
     def layers(self, rule: Rule, at: _Place, fate: _Fate) -> Steps[list[PatternLayer]]:
         """A pattern for every alternative that the layer's name stands for."""
         found: list[PatternLayer] = []
-        for head in self.resolver.vocabulary.heads(rule, at.definition, self.report, self.spend):
-            found.append((yield self.layer(head, 0, [], rule, at, fate)))  # noqa: PERF401 (no comprehension may yield)
+        heads = self.resolver.vocabulary.heads(rule, at.definition, self.report, self.spend)
+        if not heads and rule.inputs is not None:
+            yield self.items(rule.inputs, at, fate)  # for what is wrong there
+        for head in heads:
+            found += [(yield self.layer(head, 0, [], rule, at, fate))]
         return found
 
     def layer(self, head: Head, i: int, ids: list[int], rule: Rule, at: _Place, fate: _Fate) -> Steps[PatternLayer]:
@@ -216,7 +219,7 @@ def _bound(constraint: Constraint, ids: list[int], shift: int, use: Span | None)
         return replace(constraint, left=side(constraint.left), right=side(constraint.right), span=span)
     parts: list[Constraint] = []
     for part in constraint.parts:
-        parts.append((yield _bound(part, ids, shift, use)))  # noqa: PERF401 (no comprehension may yield)
+        parts += [(yield _bound(part, ids, shift, use))]
     return AllOf(tuple(parts)) if isinstance(constraint, AllOf) else AnyOf(tuple(parts))
 
 

@@ -387,7 +387,7 @@ def _check_options(file: _File, draft: _Draft) -> None:
         )
     )
     for argument, reason in faults:
-        if argument != "text" or "text" not in draft.places or draft.whole:
+        if argument != "text" or draft.whole:  # a key that is wrong may have been meant for the match
             _refuse(file, draft, argument, reason)
     draft.syntax = draft.syntax if draft.syntax in SYNTAX_VERSIONS else file.syntax
     draft.marked = draft.marked if draft.marked in MARKED else "kept"
