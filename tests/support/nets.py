@@ -158,11 +158,14 @@ class Net:
             *inputs,
             outputs=() if info is None else (info,),
             name=name,
-            binding_id=len(ids) if binding_id is None else binding_id,
+            binding_id=self._count(kind) if binding_id is None else binding_id,
         )
         if listed:
             self.graph.graph["inputs" if kind == "Input" else "outputs"] = (*ids, key)
         return key
+
+    def _count(self, kind: str) -> int:
+        return sum(node["type"] == kind for node in self.graph.nodes.values())
 
     def tensor(self, values: Values, data_type: str | None = None, **quantization: Any) -> Tensor:
         """A Tensor of the net's data type, or of one given; a Tensor as it is."""
