@@ -1,1 +1,61 @@
 """Rule patterns as matchers over a network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fusion_engine.language.rule import FusingRule
+from fusion_engine.match.binding import Edge, Match
+from fusion_engine.match.machine import CompiledPattern, Miss, compile_patterns
+from fusion_engine.workspace import Workspace
+
+__all__ = ["Edge", "Match", "Matcher", "Miss", "compile_rule"]
+
+
+@dataclass(frozen=True)
+class Matcher:
+    """A rule, compiled.
+
+    Attributes
+    ----------
+    rule
+        The rule.
+    root_types
+        The LayerType names, in every spelling, that a root can have.
+    patterns
+        Root alternatives of its texts, in the order they are tried.
+    """
+
+    rule: FusingRule
+    root_types: frozenset[str]
+    patterns: tuple[CompiledPattern, ...]
+
+    def matches(self, workspace: Workspace, root: int, miss: Miss | None = None) -> Iterator[Match]:
+        """The complete bindings at a root, lazily, in the order of the definition.
+
+        Parameters
+        ----------
+        workspace
+            The network; not changed while the iterator is in use.
+        root
+            Key of the layer that the pattern's root is bound to.
+        miss
+            Where given, told how far the furthest failed binding got and what failed there.
+
+        Raises
+        ------
+        FuseError
+            Where the root takes more than 10,000 steps.
+        """
+        kind = workspace.type(root)
+        steps = [0]
+        for pattern in self.patterns:
+            if kind in pattern.types or miss is not None:
+                yield from pattern.matches(workspace, root, steps, miss)
+
+
+def compile_rule(rule: FusingRule) -> Matcher:
+    """The matcher of a rule."""
+    found = [c for roots in rule.patterns for c in compile_patterns(roots, rule.ordered, rule.name)]
+    return Matcher(rule, frozenset().union(*(pattern.types for pattern in found)), tuple(found))

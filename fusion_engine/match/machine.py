@@ -1,0 +1,374 @@
+"""The matcher: a backtracking machine over a rule's pattern.
+
+What is left to do is a linked list of goals that is never changed, so a choice point is a few
+references: the goals, the inputs being matched and the place among them, and how much was bound.
+Nothing recurses: neither the depth of the pattern nor that of the network matters to the stack.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from fusion_engine.errors import FuseError
+from fusion_engine.language.pattern import (
+    AnyInput,
+    PatternElement,
+    PatternGroup,
+    PatternItem,
+    PatternLayer,
+)
+from fusion_engine.match.binding import Edge, Match
+from fusion_engine.match.conditions import Failure, Program, compile_constraint
+from fusion_engine.network import Source
+from fusion_engine.schema import schema
+from fusion_engine.spellings import SPELLINGS, spellings
+from fusion_engine.workspace import Workspace
+
+__all__ = ["MAX_STEPS", "Miss", "compile_patterns"]
+
+MAX_STEPS = 10_000
+"""Steps at one root, over all bindings tried there."""
+
+COMMUTATIVE = frozenset({"Addition", "Multiplication", "Maximum", "Minimum"})
+"""Layers whose two inputs may be swapped, by their old spelling."""
+
+_OLD_SPELLING = {(new.type, new.value): old for old, new in SPELLINGS.items()}
+_LAYOUTS = {"NDHWC": "NHWC", "NCDHW": "NCHW"}
+
+
+class _Frame(NamedTuple):
+    """The inputs that a pattern's items are laid on: those of ``layer``, in the order they are tried."""
+
+    layer: int
+    inputs: tuple[tuple[int, Source], ...]
+    layouts: tuple[str, ...]
+
+
+class _Bound(NamedTuple):
+    """An entry of the record of what is bound: a pattern layer, or an input that was passed.
+
+    ``pattern`` is None for an input: then ``source`` feeds ``input_slot`` of ``layer``, and ``taker``
+    is the element that took it (None where the pattern leaves the layer's inputs open). For a
+    pattern layer ``input_slot`` is the output slot that the pattern came through.
+    """
+
+    pattern: PatternLayer | None
+    layer: int
+    input_slot: int
+    source: Source | None = None
+    taker: PatternLayer | AnyInput | None = None
+
+
+# Goals: (kind, what, next). ITEMS: (items, index). REPEAT: (item, count, place before). CHOICE: (item, index).
+# INPUTS: (pattern layer, layer, layouts). END, RETURN: (frame, place). SCOPE: (layout, number bound before).
+_Goal: TypeAlias = "tuple[int, Any, Any] | None"
+ITEMS, REPEAT, CHOICE, END, RETURN, SCOPE, AGAIN = range(7)
+
+_State: TypeAlias = "tuple[_Goal, _Frame | None, int, int]"
+
+
+@dataclass
+class Miss:
+    """How far a failed match got: the most that was bound, and what failed there.
+
+    ``reason`` says it in words; ``failure`` is the condition's test, where it was one; ``pattern``
+    and ``layer`` are where.
+    """
+
+    depth: int = -1
+    reason: str = ""
+    pattern: PatternLayer | None = None
+    layer: int | None = None
+    failure: Failure | None = None
+
+    def note(self, depth: int, reason: str, pattern: PatternLayer | None, layer: int, failure: Failure | None) -> None:
+        """Keep this failure where it is the furthest so far."""
+        if depth > self.depth:
+            self.depth, self.reason, self.pattern, self.layer, self.failure = depth, reason, pattern, layer, failure
+
+
+@dataclass(frozen=True)
+class CompiledPattern:
+    """A pattern's root, and what was compiled for its layers (by their ids)."""
+
+    root: PatternLayer
+    types: frozenset[str]
+    programs: dict[int, Program]
+    ordered: bool
+    rule_name: str
+
+    def matches(self, workspace: Workspace, root: int, steps: list[int], miss: Miss | None) -> Iterator[Match]:
+        """Every complete binding at a root, in the order of the definition."""
+        run = _Run(self, workspace, root, steps, miss)
+        yield from run.results()
+
+
+def compile_patterns(roots: tuple[PatternLayer, ...], ordered: bool, rule_name: str) -> tuple[CompiledPattern, ...]:
+    """The root alternatives of a text, ready to run."""
+    return tuple(CompiledPattern(root, _root_types(root), _programs(root), ordered, rule_name) for root in roots)
+
+
+def _root_types(root: PatternLayer) -> frozenset[str]:
+    return frozenset({"StandIn"} if root.result else spellings(root.type))
+
+
+def _programs(root: PatternLayer) -> dict[int, Program]:
+    found: dict[int, Program] = {}
+    pending: list[PatternElement | PatternItem] = [root]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, PatternItem):
+            pending.extend(node.choices)
+        elif isinstance(node, PatternGroup):
+            pending.extend(node.items)
+        elif isinstance(node, PatternLayer):
+            if node.constraint is not None:
+                found[node.id] = compile_constraint(node.constraint)
+            pending.extend(node.inputs or ())
+    return found
+
+
+class _Run:
+    """One root: the state of the machine."""
+
+    def __init__(
+        self, compiled: CompiledPattern, workspace: Workspace, root: int, steps: list[int], miss: Miss | None
+    ) -> None:
+        self.compiled = compiled
+        self.workspace = workspace
+        self.root = root
+        self.steps = steps
+        self.miss = miss
+        self.bound: list[_Bound] = []
+        self.choices: list[_State] = []
+        self.goal: _Goal = None
+        self.frame: _Frame | None = None
+        self.place = 0
+
+    def results(self) -> Iterator[Match]:
+        """Run to the end of the choices."""
+        alive = self._layer(self.compiled.root, Source(self.root, 0), ())
+        while True:
+            while alive and self.goal is not None:
+                self._count()
+                alive = self._step()
+            if alive:
+                match = self._complete()
+                if match is not None:
+                    yield match
+            if not self.choices:
+                return
+            self.goal, self.frame, self.place, length = self.choices.pop()
+            del self.bound[length:]
+            alive = True
+
+    def _count(self) -> None:
+        self.steps[0] += 1
+        if self.steps[0] > MAX_STEPS:
+            raise FuseError(
+                f"rule {self.compiled.rule_name!r} takes more than {MAX_STEPS} steps at "
+                f"{self.workspace.describe(self.root)}: write it with fewer alternatives and ranges"
+            )
+
+    def _choice(self, goal: _Goal) -> None:
+        self.choices.append((goal, self.frame, self.place, len(self.bound)))
+
+    def _fail(self, reason: str, pattern: PatternLayer | None, layer: int, failure: Failure | None = None) -> bool:
+        if self.miss is not None:
+            self.miss.note(len(self.bound), reason, pattern, layer, failure)
+        return False
+
+    def _step(self) -> bool:
+        """Work on the first goal; False where it fails."""
+        assert self.goal is not None
+        kind, what, rest = self.goal
+        self.goal = rest
+        if kind == ITEMS:
+            items, index = what
+            if index + 1 < len(items):
+                self.goal = (ITEMS, (items, index + 1), self.goal)
+            self.goal = (REPEAT, (items[index], 0, -1), self.goal)
+            return True
+        if kind == REPEAT:
+            return self._repeat(*what)
+        if kind == CHOICE:
+            return self._alternative(*what)
+        if kind == END:
+            return self._end(what)
+        if kind == RETURN:
+            self.frame, self.place = what
+            return True
+        if kind == SCOPE:
+            return self._scope(*what)
+        pattern, source, layouts = what
+        return self._inputs(pattern, source, layouts, swapped=True)
+
+    def _repeat(self, item: PatternItem, count: int, before: int) -> bool:
+        """One more of the item where that is allowed, with going on without it as the alternative."""
+        if before == self.place and count > item.low:
+            return True  # the last one took no input: more of them would not either
+        if item.high is not None and count >= item.high:
+            return True
+        if count >= item.low:
+            self._choice(self.goal)
+        self.goal = (CHOICE, (item, 0), (REPEAT, (item, count + 1, self.place), self.goal))
+        return True
+
+    def _alternative(self, item: PatternItem, index: int) -> bool:
+        if index + 1 < len(item.choices):
+            self._choice((CHOICE, (item, index + 1), self.goal))
+        element = item.choices[index]
+        if isinstance(element, PatternGroup):
+            if element.items:
+                self.goal = (ITEMS, (element.items, 0), self.goal)
+            return True
+        frame = self.frame
+        assert frame is not None
+        if self.place >= len(frame.inputs):
+            pattern = element if isinstance(element, PatternLayer) else None
+            return self._fail(f"it has only {len(frame.inputs)} data inputs", pattern, frame.layer)
+        slot, source = frame.inputs[self.place]
+        self.place += 1
+        self.bound.append(_Bound(None, frame.layer, slot, source, element))
+        if isinstance(element, AnyInput):
+            return True
+        self.goal = (RETURN, (frame, self.place), self.goal)
+        return self._layer(element, source, frame.layouts)
+
+    def _end(self, layer: int) -> bool:
+        frame = self.frame
+        assert frame is not None
+        if self.place == len(frame.inputs):
+            return True
+        return self._fail(
+            f"it has {len(frame.inputs)} data inputs, of which the pattern takes {self.place}", None, layer
+        )
+
+    def _layer(self, pattern: PatternLayer, source: Source, layouts: tuple[str, ...]) -> bool:
+        """Bind a pattern layer to what feeds an input (or to the root) and go on with its inputs."""
+        workspace, key = self.workspace, source.layer
+        if not self._is_type(pattern, key):
+            return self._fail(f"it is no {pattern.type}", pattern, key)
+        if pattern.data_type is not None:
+            info = workspace.info(source)
+            if info is None or info.data_type != pattern.data_type:
+                found = "unknown" if info is None else info.data_type
+                return self._fail(f"its output is {found}, not {pattern.data_type}", pattern, key)
+        if pattern.layout is not None:
+            layouts = (*layouts, pattern.layout)
+            self.goal = (SCOPE, (pattern.layout, len(self.bound)), self.goal)
+        own = self._own_layout(key) if layouts else None
+        if own is not None and any(own != wanted for wanted in layouts):
+            return self._fail(f"its dataLayout is {own}", pattern, key)
+        self.bound.append(_Bound(pattern, key, source.slot))
+        program = self.compiled.programs.get(pattern.id)
+        if program is not None:
+            failure = program.failure(workspace, self._where)
+            if failure is not None:
+                return self._fail("a condition is false", pattern, key, failure)
+        if not self.compiled.ordered and pattern.inputs is not None and self._commutes(key):
+            self._choice((AGAIN, (pattern, source, layouts), self.goal))
+        return self._inputs(pattern, source, layouts, swapped=False)
+
+    def _inputs(self, pattern: PatternLayer, source: Source, layouts: tuple[str, ...], swapped: bool) -> bool:
+        key = source.layer
+        inputs = self.workspace.data_inputs(key)
+        if pattern.inputs is None:
+            if not pattern.kept:
+                self.bound.extend(_Bound(None, key, slot, fed) for slot, fed in inputs)
+            return True
+        self.frame = _Frame(key, inputs[::-1] if swapped else inputs, layouts)
+        self.place = 0
+        self.goal = (END, key, self.goal)
+        if pattern.inputs:
+            self.goal = (ITEMS, (pattern.inputs, 0), self.goal)
+        return True
+
+    def _is_type(self, pattern: PatternLayer, key: int) -> bool:
+        workspace = self.workspace
+        found = workspace.type(key)
+        if pattern.result:
+            return found == "StandIn" and workspace.result(key) == pattern.type
+        if found == pattern.type:
+            return found != "StandIn" or workspace.recipe(key) is None
+        if SPELLINGS.get(found, _NO_SPELLING)[0] == pattern.type:
+            return True
+        wanted = SPELLINGS.get(pattern.type)
+        if wanted is None or wanted.type != found:
+            return False
+        return wanted.field is None or workspace.param(key, wanted.field) == wanted.value
+
+    def _commutes(self, key: int) -> bool:
+        name = self.workspace.type(key)
+        if name == "ElementwiseBinary":
+            name = _OLD_SPELLING.get((name, self.workspace.param(key, "operation")), name)
+        return name in COMMUTATIVE and len(self.workspace.data_inputs(key)) == 2
+
+    def _own_layout(self, key: int) -> str | None:
+        """The layer's own dataLayout as NHWC or NCHW; None of a layer without one."""
+        name = self.workspace.type(key)
+        kind = schema().layers.get(name)
+        if kind is None or kind.descriptor is None or "dataLayout" not in kind.descriptor.by_name:
+            return None
+        if name == "StridedSlice":
+            return None
+        layout = self.workspace.param(key, "dataLayout")
+        return _LAYOUTS.get(layout, str(layout))
+
+    def _scope(self, layout: str, length: int) -> bool:
+        """The end of a scoped element: where no layer in it has a layout, that of the network decides."""
+        layers = [entry for entry in self.bound[length:] if entry.pattern is not None]
+        if any(self._own_layout(entry.layer) is not None for entry in layers) or self.workspace.layout == layout:
+            return True
+        first = layers[0]
+        return self._fail(
+            f"the network's layout is {self.workspace.layout or 'mixed or unknown'}", first.pattern, first.layer
+        )
+
+    def _where(self, identifier: int) -> tuple[int, int]:
+        """What a pattern layer is bound to: its last binding."""
+        for entry in reversed(self.bound):
+            if entry.pattern is not None and entry.pattern.id == identifier:
+                return entry.layer, entry.input_slot
+        raise KeyError(identifier)
+
+    def _complete(self) -> Match | None:
+        """The match of what is bound; None where a layer is bound as consumed and as something else."""
+        workspace = self.workspace
+        layers: dict[int, None] = {}
+        kept: dict[int, None] = {}
+        constants: dict[int, None] = {}
+        for entry in self.bound:
+            if entry.pattern is not None:
+                if entry.pattern.kept:
+                    kept[entry.layer] = None
+                elif workspace.type(entry.layer) == "Constant":
+                    constants[entry.layer] = None
+                else:
+                    layers[entry.layer] = None
+        outside: set[int] = set()
+        edges: dict[Edge, bool] = {}
+        for entry in self.bound:
+            if entry.source is None:
+                continue
+            if isinstance(entry.taker, AnyInput):
+                outside.add(entry.source.layer)
+            edge = Edge(entry.source, entry.layer, entry.input_slot)
+            named = isinstance(entry.taker, PatternLayer) and entry.source.layer in constants
+            edges[edge] = edges.get(edge, False) or named
+        conflict = next((key for key in layers if key in kept or key in outside), None)
+        if conflict is not None:
+            self._fail("it is bound as consumed, and as kept or by `?` too", None, conflict)
+            return None
+        inputs = tuple(
+            edge
+            for edge, named in edges.items()
+            if edge.layer in layers and edge.source.layer not in layers and not named
+        )
+        bound = tuple((e.pattern.id, e.layer) for e in self.bound if e.pattern is not None)
+        return Match(self.root, tuple(layers), tuple(kept), tuple(constants), inputs, bound)
+
+
+_NO_SPELLING = ("", None, None)
