@@ -7,6 +7,7 @@ from typing import Any
 
 from fusion_engine.console import counted
 from fusion_engine.network import EMPTY, Network, describe, edges_into
+from fusion_engine.recipe import read_recipe
 from fusion_engine.tensor import Tensor, TensorInfo
 
 __all__ = ["cautions", "overview"]
@@ -19,12 +20,15 @@ def overview(graph: Network) -> dict[str, Any]:
     -------
     dict
         ``dialect``; ``feature_versions``; ``layers``, ``constants``: their numbers; ``types``: number
-        of layers by type, sorted; ``inputs`` and ``outputs``: per Input and Output, in the file's
+        of layers by type, sorted; ``opaque``: number of opaque layers made here by the name of what
+        they are, sorted; ``inputs`` and ``outputs``: per Input and Output, in the file's
         order and the unlisted ones last, ``layer`` (key), ``name``, ``binding_id``, ``listed``,
         ``shape`` (None where the file has no TensorInfo), ``data_type``, ``scale``, ``offset`` (of
         quantized types, else None); ``weights_bytes``: bytes of constant data, shared ones once.
     """
     types = Counter(node["type"] for _, node in graph.nodes(data=True))
+    recipes = (read_recipe(graph, key) for key, node in graph.nodes(data=True) if node["type"] == "StandIn")
+    results = Counter(recipe["result"] for recipe in recipes if recipe is not None)
     sizes = {tensor.memory: tensor.data.nbytes for _, tensor in _tensors(graph)}
     return {
         "dialect": graph.graph["dialect"],
@@ -32,6 +36,7 @@ def overview(graph: Network) -> dict[str, Any]:
         "layers": len(graph),
         "constants": types["Constant"],
         "types": dict(sorted(types.items())),
+        "opaque": dict(sorted(results.items())),
         "inputs": _ends(graph, "Input"),
         "outputs": _ends(graph, "Output"),
         "weights_bytes": sum(sizes.values()),
@@ -40,20 +45,17 @@ def overview(graph: Network) -> dict[str, Any]:
 
 def cautions(graph: Network) -> tuple[str, ...]:
     """What a user should know of a network that was read."""
-    untagged = [(key, tensor) for key, tensor in _tensors(graph) if tensor.untagged]
-    half = [key for key, tensor in untagged if tensor.info.data_type == "Float16"]
+    untagged = [(key, tensor.info.data_type) for key, tensor in _tensors(graph) if tensor.untagged]
+    half = [key for key, data_type in untagged if data_type == "Float16"]
+    other = [key for key, data_type in untagged if data_type != "Float16"]
     found = []
-    if half:
-        found.append(
-            f"{counted(len(half), 'Float16 constant')} without a payload type, the first in {describe(graph, half[0])}: Arm NN "
-            "20.08 stores BFloat16 so; no fold touches them"
-        )
-    if len(untagged) > len(half):
-        first = next(key for key, tensor in untagged if tensor.info.data_type != "Float16")
-        found.append(
-            f"{counted(len(untagged) - len(half), 'constant')} without a payload type, the first in {describe(graph, first)}: "
-            "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file that is written here has the type"
-        )
+    for keys, noun, meaning in (
+        (half, "Float16 constant", "Arm NN 20.08 stores BFloat16 so, and no fold touches them"),
+        (other, "constant", "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file written here has the type"),
+    ):
+        if keys:
+            first = describe(graph, keys[0])
+            found.append(f"{counted(len(keys), noun)} without a payload type, the first in {first}: {meaning}")
     return tuple(found)
 
 

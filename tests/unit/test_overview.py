@@ -1,0 +1,54 @@
+"""What is in a network at a glance, and what to be careful about."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from fusion_engine.overview import cautions, overview
+from fusion_engine.tensor import Tensor
+from tests.support.nets import Net
+
+
+def test_weights_that_share_memory_count_once() -> None:
+    net = Net(form="member")
+    shared, own = Tensor.of([[[[1]]]]), Tensor.of([1.0])
+    x = net.input((1, 1, 1, 1))
+    net.output(net.conv(net.conv(x, shared, own), shared))
+    assert overview(net.graph)["weights_bytes"] == 8
+
+
+def test_ends_in_order_and_unlisted_ones_last() -> None:
+    net = Net()
+    first = net.input((1, 2), listed=False, name="unlisted")
+    second = net.input((3,), binding_id=-7, name="listed")
+    splitter = net.splitter(second, 0, [1, 2])
+    net.output((splitter, 1), name="two")
+    net.output((splitter, 0), name="one")
+    net.graph.nodes[first]["outputs"] = (None,)
+    found = overview(net.graph)
+    assert [(end["name"], end["binding_id"], end["listed"], end["shape"]) for end in found["inputs"]] == [
+        ("listed", -7, True, [3]),
+        ("unlisted", 0, False, None),
+    ]
+    assert [(end["name"], end["shape"]) for end in found["outputs"]] == [("two", [2]), ("one", [1])]
+
+
+def test_an_output_without_a_source() -> None:
+    net = Net()
+    key = net.output(net.input((1,)))
+    net.graph.remove_edge(0, key)
+    assert overview(net.graph)["outputs"][0]["shape"] is None
+
+
+@pytest.mark.parametrize(("data_type", "words"), [("Float16", "BFloat16"), ("QAsymmS8", "no Arm NN loads it")])
+def test_untagged_constants(data_type: str, words: str) -> None:
+    net = Net()
+    assert cautions(net.graph) == ()
+    for _ in range(2):
+        net.constant(replace(Tensor.of([1], data_type), untagged=True), name="c")
+    (caution,) = cautions(net.graph)
+    assert caution.startswith(f"2 {'Float16 ' if data_type == 'Float16' else ''}constants without a payload type")
+    assert "layer 0 'c'" in caution
+    assert words in caution

@@ -1,0 +1,114 @@
+"""The report: its JSON shape, counts and texts."""
+
+from __future__ import annotations
+
+import json
+
+from fusion_engine import Fusion, LayerRef, Refusal
+from fusion_engine.report import Layers, ModelReport, Report, RuleFile
+from tests.support.nets import Net
+
+CONV = LayerRef(3, "conv\udcff", "Convolution2d")
+NORM = LayerRef(4, "norm", "BatchNormalization")
+
+FUSED = ModelReport(
+    "in/a.armnn",
+    "fused",
+    "out/a.armnn",
+    "current",
+    Layers(7, 2),
+    Layers(6, 2),
+    (Fusion("batch-norm", "Convolution2d", (NORM, CONV)),),
+    (Refusal("batch-norm", NORM, "because"),),
+    ("careful",),
+)
+FAILED = ModelReport("in/b.armnn", "failed", error="in/b.armnn: is damaged")
+
+
+def test_shape() -> None:
+    report = Report([RuleFile("armnn.toml", "00ff")], [FUSED, FAILED])
+    assert json.loads(report.text()) == {
+        "report_version": 1,
+        "summary": {
+            "models": 2,
+            "fused": 1,
+            "unchanged": 0,
+            "failed": 1,
+            "fusions": 1,
+            "refusals": 1,
+            "warnings": 1,
+        },
+        "rules": [{"file": "armnn.toml", "sha256": "00ff"}],
+        "models": [
+            {
+                "path": "in/a.armnn",
+                "output": "out/a.armnn",
+                "status": "fused",
+                "dialect": "current",
+                "layers_before": {"layers": 7, "constants": 2},
+                "layers_after": {"layers": 6, "constants": 2},
+                "fusions": [
+                    {
+                        "rule": "batch-norm",
+                        "result": "Convolution2d",
+                        "layers": [
+                            {"index": 4, "name": "norm", "type": "BatchNormalization"},
+                            {"index": 3, "name": "conv\udcff", "type": "Convolution2d"},
+                        ],
+                    }
+                ],
+                "refusals": [
+                    {
+                        "rule": "batch-norm",
+                        "layer": {"index": 4, "name": "norm", "type": "BatchNormalization"},
+                        "reason": "because",
+                    }
+                ],
+                "warnings": ["careful"],
+                "error": None,
+            },
+            {
+                "path": "in/b.armnn",
+                "output": None,
+                "status": "failed",
+                "dialect": None,
+                "layers_before": None,
+                "layers_after": None,
+                "fusions": [],
+                "refusals": [],
+                "warnings": [],
+                "error": "in/b.armnn: is damaged",
+            },
+        ],
+    }
+
+
+def test_keys_in_order() -> None:
+    assert list(FUSED.as_json()) == [
+        "path",
+        "output",
+        "status",
+        "dialect",
+        "layers_before",
+        "layers_after",
+        "fusions",
+        "refusals",
+        "warnings",
+        "error",
+    ]
+
+
+def test_text_is_ascii() -> None:
+    assert Report(models=[FUSED]).text().isascii()
+    assert Report(models=[FUSED]).text().endswith("}\n")
+
+
+def test_failed() -> None:
+    assert Report(models=[FUSED, FAILED]).failed
+    assert not Report(models=[FUSED]).failed
+
+
+def test_layers() -> None:
+    net = Net()
+    net.output(net.addition(net.input((2,)), net.constant([1, 2])))
+    assert Layers.of(net.graph) == Layers(4, 1)
