@@ -388,10 +388,7 @@ def test_constants_that_a_descriptor_asks_for() -> None:
 @pytest.mark.parametrize(
     ("params", "text"),
     [
-        (
-            {"strideZ": 1},
-            "there is no parameter 'strideZ' in a Pooling2dDescriptor (did you mean 'strideX' or 'strideY'?)",
-        ),
+        ({"frobnicate": 1}, "there is no parameter 'frobnicate' in a Pooling2dDescriptor"),
         ({3: 1}, "there is no parameter 3 in a Pooling2dDescriptor"),
         ({"strideX": -1}, "parameter strideX is -1: it must be between 0 and 4294967295"),
         ({"strideX": 2**32}, "parameter strideX is 4294967296: it must be between 0 and 4294967295"),
