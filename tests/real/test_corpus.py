@@ -26,6 +26,17 @@ def release_of(entry: dict[str, Any]) -> str:
     return "23.08" if "23.08" in entry["made_by"] else "20.08"
 
 
+def digests(run: dict[str, Any]) -> dict[int, str]:
+    """Digest by binding id, of a run in the manifest."""
+    return {output["id"]: output["fnv1a64"] for output in run["outputs"]}
+
+
+def stable(file: str, found: dict[int, str]) -> dict[int, str]:
+    """The outputs that real Arm NN writes: two of one file it leaves as the memory was, other bits in every run."""
+    unwritten = {"handmade-23.08/new_unidirectional_sequence_lstm.armnn": {0, 1}}.get(file, set())
+    return {output: digest for output, digest in found.items() if output not in unwritten}
+
+
 def test_the_corpus_is_whole(corpus: Path) -> None:
     found = sorted(str(path.relative_to(corpus)) for path in corpus.rglob("*.armnn"))
     assert found == sorted(FILES)
@@ -87,6 +98,6 @@ def test_real_arm_nn_runs_what_is_saved_as_before(
     saved = tmp_path / os.path.basename(file)
     fe.save(fe.load(corpus / file), saved)
     if before["runs"]:
-        assert real_armnn.run(saved, release).digests == {o["id"]: o["fnv1a64"] for o in before["outputs"]}
+        assert stable(file, real_armnn.run(saved, release).digests) == stable(file, digests(before))
     elif before.get("parses", True):
         assert real_armnn.parse(saved, release)["ok"]
