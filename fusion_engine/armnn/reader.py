@@ -217,6 +217,12 @@ class _Reader:
             attributes["binding_id"] = binding_id
         attributes["params"] = EMPTY if kind.descriptor is None else values.get("descriptor")
         attributes["constants"] = self._constants(kind, values)
+        for field, tensor in attributes["constants"].items():
+            if tensor.untagged and tensor.info.data_type == "Float16":
+                self.decoder.warnings.append(
+                    f"{self.decoder.place}: {field} is Float16 without a payload type: Arm NN 20.08 writes BFloat16 so; "
+                    "no fold touches it"
+                )
         attributes["outputs"] = self._outputs(base.get("outputSlots", ()))
         attributes.update(self._inputs(key, base.get("inputSlots", ())))
         self.graph.add_node(key, **attributes)

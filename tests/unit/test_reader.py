@@ -98,6 +98,7 @@ def test_an_untagged_constant_gets_its_width_from_its_type_and_its_tag_when_writ
     graph = fe.loads(data)
     tensor = graph.nodes[0]["constants"]["input"]
     assert tensor.untagged
+    assert ["BFloat16" in w for w in graph.graph.get("warnings", ())] == [True] * (data_type == "Float16")
     assert tensor.tobytes() == np.array([1, 2, 3], f"<i{DTYPES[data_type].itemsize}").tobytes()
     again = fe.loads(fe.dumps(graph)).nodes[0]["constants"]["input"]
     assert not again.untagged
