@@ -217,12 +217,7 @@ class _Reader:
             attributes["binding_id"] = binding_id
         attributes["params"] = EMPTY if kind.descriptor is None else values.get("descriptor")
         attributes["constants"] = self._constants(kind, values)
-        for field, tensor in attributes["constants"].items():
-            if tensor.untagged and tensor.info.data_type == "Float16":
-                self.decoder.warnings.append(
-                    f"{self.decoder.place}: {field} is Float16 without a payload type: Arm NN 20.08 writes BFloat16 so; "
-                    "no fold touches it"
-                )
+        self._note_bfloat16(attributes["constants"])
         attributes["outputs"] = self._outputs(base.get("outputSlots", ()))
         attributes.update(self._inputs(key, base.get("inputSlots", ())))
         self.graph.add_node(key, **attributes)
@@ -236,6 +231,14 @@ class _Reader:
             if holder is not None:
                 found[path[-1]] = holder
         return FrozenDict(found) if found else EMPTY
+
+    def _note_bfloat16(self, constants: FrozenDict) -> None:
+        for field, tensor in constants.items():
+            if tensor.untagged and tensor.info.data_type == "Float16":
+                self.decoder.warnings.append(
+                    f"{self.decoder.place}: {field} is Float16 without a payload type, as Arm NN 20.08 "
+                    "writes BFloat16: no fold touches it"
+                )
 
     def _outputs(self, slots: Iterable[dict[str, Any]]) -> tuple[TensorInfo | None, ...]:
         found = sorted(((slot.get("index", 0), slot.get("tensorInfo")) for slot in slots), key=lambda pair: pair[0])
