@@ -1,24 +1,29 @@
 """Ordered partition refinement: an order of a graph's vertices that does not depend on how they are labelled.
 
 Vertices start in the cells of a given order. A cell whose members have unequal connections to some
-cell is split, in an order that the connections decide, until no cell can be. Then one member of the
-first cell with several is set behind the others, and so on, until every cell holds one vertex.
+cell is split, in an order that the connections decide, until no cell can be. Then the members of
+the first cell with several are told apart by the partition that singling each of them out leads to;
+where that splits nothing, one of them is set behind the others. So on, until every cell holds one.
 
 This is the refinement that tools for graph isomorphism are built on (B. D. McKay, *Practical Graph
 Isomorphism*, 1981), with the splitter rule of Hopcroft's algorithm: all parts of a split cell but
-the largest are enough. What is left out is the search over alternatives, so the order is
-independent of labels where members of a cell that cannot be split are interchangeable. They are in
-every forest and in practically every other graph; in regular graphs that are locally alike they
-need not be.
+the largest are enough. What is left out is the full search over alternatives, so the order is
+independent of labels where the members of a cell that cannot be split are interchangeable. They are
+in every forest and in practically every other graph; in large or strongly regular graphs that look
+alike from every vertex they need not be.
 """
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from typing import Any
 
 __all__ = ["refined_order"]
+
+MOST_TRIED = 32
+"""Graphs of more vertices are not searched: trying a cell's members takes a refinement for each."""
 
 
 def refined_order(cells: Iterable[Sequence[int]], neighbours: Mapping[int, Sequence[tuple[int, Any]]]) -> list[int]:
@@ -36,11 +41,12 @@ def refined_order(cells: Iterable[Sequence[int]], neighbours: Mapping[int, Seque
     partition.refine()
     start = 0
     while start < len(partition.members):
-        if partition.lengths[start] > 1:
-            partition.single_out(start)
-            partition.refine()
-        else:
+        if partition.lengths[start] == 1:
             start += 1
+            continue
+        if len(partition.members) > MOST_TRIED or not partition.tell_apart(start):
+            partition.single_out(partition.members[start])
+        partition.refine()
     return partition.members
 
 
@@ -114,13 +120,44 @@ class _Partition:
         for part in parts:
             self._wait(part)
 
-    def single_out(self, start: int) -> None:
-        """Set the last member of a cell behind the others."""
+    def single_out(self, vertex: int) -> None:
+        """Set a vertex behind the others of its cell."""
+        start = self.start[vertex]
         last = start + self.lengths[start] - 1
+        self._swap(vertex, last)
         self.lengths[start] -= 1
         self.lengths[last] = 1
-        self.start[self.members[last]] = last
+        self.start[vertex] = last
         self._wait(last)
+
+    def tell_apart(self, start: int) -> bool:
+        """Split a cell by what singling out each of its members leads to; whether that splits it."""
+        members = self.members[start : start + self.lengths[start]]
+        views = {vertex: tuple(sorted(self.neighbours.get(vertex, ()))) for vertex in members}
+        outcomes: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        if len(set(views.values())) > 1:
+            for vertex, view in views.items():
+                if view not in outcomes:
+                    outcomes[view] = self._outcome(vertex)
+        if len(set(outcomes.values())) < 2:
+            return False
+        self._split(start, [(outcomes[views[vertex]], vertex) for vertex in members])
+        return True
+
+    def _outcome(self, vertex: int) -> tuple[Any, ...]:
+        """The partition that singling out a vertex leads to: per cell its place and its members' connections."""
+        trial = copy(self)
+        trial.members, trial.lengths = self.members.copy(), self.lengths.copy()
+        trial.start, trial.place = self.start.copy(), self.place.copy()
+        trial.single_out(vertex)
+        trial.refine()
+        return tuple(
+            (
+                start,
+                tuple(sorted((label, trial.start[n]) for n, label in trial.neighbours.get(trial.members[start], ()))),
+            )
+            for start in sorted(trial.lengths)
+        )
 
     def _swap(self, vertex: int, to: int) -> None:
         at, other = self.place[vertex], self.members[to]
