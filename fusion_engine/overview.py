@@ -44,19 +44,14 @@ def overview(graph: Network) -> dict[str, Any]:
 
 
 def cautions(graph: Network) -> tuple[str, ...]:
-    """What a user should know of a network that was read."""
-    untagged = [(key, tensor.info.data_type) for key, tensor in _tensors(graph) if tensor.untagged]
-    half = [key for key, data_type in untagged if data_type == "Float16"]
-    other = [key for key, data_type in untagged if data_type != "Float16"]
-    found = []
-    for keys, noun, meaning in (
-        (half, "Float16 constant", "Arm NN 20.08 stores BFloat16 so, and no fold touches them"),
-        (other, "constant", "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file written here has the type"),
-    ):
-        if keys:
-            first = describe(graph, keys[0])
-            found.append(f"{counted(len(keys), noun)} without a payload type, the first in {first}: {meaning}")
-    return tuple(found)
+    """What a user should know of a network that was read, beyond the reader's own warnings."""
+    untagged = [key for key, tensor in _tensors(graph) if tensor.untagged and tensor.info.data_type != "Float16"]
+    if not untagged:
+        return ()
+    return (
+        f"{counted(len(untagged), 'constant')} without a payload type, the first in {describe(graph, untagged[0])}: "
+        "Arm NN 20.08 writes int8 so, and no Arm NN loads it; a file written here has the type",
+    )
 
 
 def _tensors(graph: Network) -> list[tuple[int, Tensor]]:
