@@ -7,7 +7,7 @@ from typing import Any
 
 from fusion_engine.console import counted
 from fusion_engine.network import EMPTY, Network, describe, edges_into
-from fusion_engine.recipe import read_recipe
+from fusion_engine.recipes import read_recipe
 from fusion_engine.tensor import Tensor, TensorInfo
 
 __all__ = ["cautions", "overview"]

@@ -27,7 +27,7 @@ from fusion_engine.network import (
     fresh_keys,
     param,
 )
-from fusion_engine.recipe import read_recipe
+from fusion_engine.recipes import read_recipe
 from fusion_engine.schema import schema
 from fusion_engine.tensor import Tensor, TensorInfo
 
@@ -72,6 +72,8 @@ class Workspace:
         The layer names in use.
     revision
         Counts edits: equal numbers mean nothing changed in between.
+    memo
+        What a kind of rewrite notes for its later rewrites of the same run, by its own key.
     """
 
     def __init__(self, graph: Network) -> None:
@@ -79,6 +81,7 @@ class Workspace:
         self.layout = common_layout(graph)
         self.names = Names(node.get("name", "") for node in graph.nodes.values())
         self.revision = 0
+        self.memo: dict[str, Any] = {}
         self._fresh = fresh_keys(graph)
         self._sources: dict[int, tuple[tuple[int, Source], ...]] = {}
         self._data_inputs: dict[int, tuple[tuple[int, Source], ...]] = {}

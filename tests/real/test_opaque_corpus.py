@@ -13,7 +13,7 @@ import pytest
 import fusion_engine as fe
 from fusion_engine import resources
 from fusion_engine.network import Network, param
-from fusion_engine.recipe import read_recipe
+from fusion_engine.recipes import read_recipe
 from fusion_engine.schema import schema
 from tests.real.test_corpus import BY_FILE, FILES, digests, release_of, stable
 from tests.support.real_armnn import RealArmnn
