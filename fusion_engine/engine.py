@@ -191,7 +191,8 @@ def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:
     chosen = [rules] if isinstance(rules, FusingRule) else list(rules)
     for rule in chosen:
         if not isinstance(rule, FusingRule):
-            raise FuseError(f"a rule is a FusingRule, not {type(rule).__name__}: FusingRule({rule!r}) or load_rules(...)")
+            kind = type(rule).__name__
+            raise FuseError(f"a rule is a FusingRule, not {kind}: FusingRule({rule!r}) or load_rules(...)")
     return chosen
 
 
@@ -253,8 +254,11 @@ def _ref(workspace: Workspace, key: int) -> LayerRef:
 
 
 def _unsafe(workspace: Workspace, match: Match) -> str | None:
-    """Why a match must not be rewritten: what it consumes, besides the root, is used elsewhere too."""
+    """Why a match must not be rewritten: what it consumes is an end of the network, or used elsewhere too."""
     consumed = set(match.layers)
+    for key in match.layers:
+        if workspace.type(key) in ("Input", "Output"):
+            return f"{workspace.describe(key)} is an {workspace.type(key)}: the network's ends stay as they are"
     for key in match.layers:
         if key == match.root:
             continue
