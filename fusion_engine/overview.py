@@ -6,6 +6,7 @@ from collections import Counter
 from typing import Any
 
 from fusion_engine.console import counted
+from fusion_engine.group import group_of
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.recipes import read_recipe
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -19,16 +20,17 @@ def overview(graph: Network) -> dict[str, Any]:
     Returns
     -------
     dict
-        ``dialect``; ``feature_versions``; ``layers``, ``constants``: their numbers; ``types``: number
-        of layers by type, sorted; ``opaque``: number of opaque layers made here by the name of what
-        they are, sorted; ``inputs`` and ``outputs``: per Input and Output, in the file's
-        order and the unlisted ones last, ``layer`` (key), ``name``, ``binding_id``, ``listed``,
-        ``shape`` (None where the file has no TensorInfo), ``data_type``, ``scale``, ``offset`` (of
-        quantized types, else None); ``weights_bytes``: bytes of constant data, shared ones once.
+        ``dialect``, ``feature_versions``; ``layers``, ``constants``: their numbers; ``types``,
+        ``opaque``, ``groups``: numbers of layers by type, of opaque layers and groups made here by
+        name, sorted; ``inputs``, ``outputs``: per Input and Output, in the file's order and the
+        unlisted ones last, ``layer`` (key), ``name``, ``binding_id``, ``listed``, ``shape`` (None
+        where the file has no TensorInfo), ``data_type``, ``scale``, ``offset`` (of quantized types,
+        else None); ``weights_bytes``: bytes of constant data, shared ones once.
     """
     types = Counter(node["type"] for _, node in graph.nodes(data=True))
     recipes = (read_recipe(graph, key) for key, node in graph.nodes(data=True) if node["type"] == "StandIn")
     results = Counter(recipe["result"] for recipe in recipes if recipe is not None)
+    groups = {found[:2] for _, node in graph.nodes(data=True) if (found := group_of(node.get("name", "")))}
     sizes = {tensor.memory: tensor.data.nbytes for _, tensor in _tensors(graph)}
     return {
         "dialect": graph.graph["dialect"],
@@ -37,6 +39,7 @@ def overview(graph: Network) -> dict[str, Any]:
         "constants": types["Constant"],
         "types": dict(sorted(types.items())),
         "opaque": dict(sorted(results.items())),
+        "groups": dict(sorted(Counter(result for result, _ in groups).items())),
         "inputs": _ends(graph, "Input"),
         "outputs": _ends(graph, "Output"),
         "weights_bytes": sum(sizes.values()),

@@ -89,7 +89,7 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
             quantized = "" if end["scale"] is None else f", scale {end['scale']:.9g}, offset {end['offset']}"
             listed = "" if end["listed"] else ", not listed"
             lines.append(f"{kind[:-1]:<9} {end['name']!r}, id {end['binding_id']}, {shape}{quantized}{listed}")
-    for label, counts in (("types", found["types"]), ("opaque", found["opaque"])):
+    for label, counts in ((label, found[label]) for label in ("types", "opaque", "groups")):
         width = max(map(len, counts), default=0)
         for name, count in counts.items():
             lines.append(f"{label:<9} {printable(name):<{width}}  {count}")

@@ -270,6 +270,7 @@ def test_inspect_json(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "constants": 0,
         "types": {"Activation": 1, "BatchNormalization": 1, "Convolution2d": 1, "Input": 1, "Output": 1},
         "opaque": {},
+        "groups": {},
         "inputs": [
             {
                 "layer": 0,

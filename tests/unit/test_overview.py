@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import fusion_engine as fe
 from fusion_engine.overview import cautions, overview
 from fusion_engine.tensor import Tensor
 from tests.support.nets import Net
@@ -38,6 +39,24 @@ def test_an_output_without_a_source() -> None:
     key = net.output(net.input((1,)))
     net.graph.remove_edge(0, key)
     assert overview(net.graph)["outputs"][0]["shape"] is None
+
+
+def test_opaque_layers_and_groups() -> None:
+    """Two chains into one opaque kind, one into a group; a name that only looks like a group's is none."""
+    net = Net(form="member")
+    x = net.input((1, 2, 2, 1))
+    for function in ("ReLu", "ReLu", "TanH"):
+        x = net.activation(net.conv(x, [[[[1]]]]), function)
+    net.output(net.activation(x, name="Looks:1/like"))
+    text = 'Activation[activationFunction == "{}"]{{Convolution2d}}'
+    rules = [
+        fe.FusingRule(text.format("ReLu"), into="ConvRelu"),
+        fe.FusingRule(text.format("TanH"), group="ConvTanh"),
+    ]
+    found = overview(fe.fuse(net.graph, rules))
+    assert found["opaque"] == {"ConvRelu": 2}
+    assert found["groups"] == {"ConvTanh": 1}
+    assert found["types"]["StandIn"] == 2
 
 
 def test_untagged_constants() -> None:
