@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fusion_engine as fe
 from fusion_engine.folds import Refused, find_fold
 from fusion_engine.match.binding import Edge, Match
-from fusion_engine.network import Source
+from fusion_engine.network import Source, connect, disconnect
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.weights import layer_bias, layer_weights
 from fusion_engine.workspace import Workspace
@@ -489,14 +490,10 @@ def _no_descriptor(net: Net, conv: int) -> None:
 
 
 def _fourth_input(net: Net, conv: int) -> None:
-    from fusion_engine.network import connect
-
     connect(net.graph, net.constant([1]), conv, 0, 3)
 
 
 def _weights_twice(net: Net, conv: int) -> None:
-    from fusion_engine.network import connect
-
     connect(net.graph, net.constant(np.ones((2, 1, 1, 1))), conv, 0, 1)
 
 
@@ -538,3 +535,69 @@ def test_depthwise_weights_of_the_other_scheme() -> None:
     tensor = Tensor.of(np.ones((2, 1, 1, 2)))
     net.graph.nodes[source.layer].update(constants=net.graph.nodes[source.layer]["constants"].with_(input=tensor))
     assert "where [1,H,W,I*M] is the layout of this file" in refusal(net, norm)
+
+
+# Through fuse
+
+RULE = fe.FusingRule("BatchNormalization{Convolution2d}", name="bn", fold="batch-norm")
+OPAQUE = fe.FusingRule("Activation{Convolution2d}", name="cr", into="ConvRelu")
+
+
+@pytest.mark.parametrize("rules", [[RULE, OPAQUE], [OPAQUE, RULE]], ids=["fold-first", "opaque-first"])
+def test_a_layer_between_keeps_them_apart(rules: list[fe.FusingRule]) -> None:
+    """Convolution, ReLu, batch norm: neither over the ReLu, nor into a convolution fused with it."""
+    net = Net(form="member")
+    relu = net.activation(net.conv(net.input((1, 1, 1, 1)), np.ones((1, 1, 1, 1)), [0.0]))
+    net.output(net.batch_norm(relu, [2], [1], [0], [1], eps=0))
+    fused = fe.fuse(net.graph, rules)
+    assert [fusion.rule for fusion in fused.graph["fusions"]] == ["cr"]
+    kept = [node["type"] for _, node in fused.nodes(data=True)]
+    assert kept.count("BatchNormalization") == kept.count("StandIn") == 1
+
+
+def test_two_consumers_and_network_outputs_are_refused() -> None:
+    for tap in ("output", "layer"):
+        net, conv, norm = small()
+        net.output(conv if tap == "output" else net.pool(conv, (1, 1)), name="tap")
+        fused = fe.fuse(net.graph, RULE)
+        assert fused.graph["fusions"] == ()
+        (refusal_,) = fused.graph["refusals"]
+        assert refusal_.rule == "bn"
+        assert (refusal_.layer.index, refusal_.layer.name) == (norm, "norm")
+        assert "layer 1 'conv' is " in refusal_.reason
+        assert fe.equal(fused, net.graph)
+
+
+def test_one_branch_of_an_addition_is_no_match() -> None:
+    net = Net(form="member")
+    x = net.input((1, 1, 1, 1))
+    added = net.addition(net.conv(x, np.ones((2, 1, 1, 1))), net.conv(x, np.ones((2, 1, 1, 1))))
+    net.output(net.batch_norm(added, **BN_K))
+    fused = fe.fuse(net.graph, RULE)
+    assert fused.graph["fusions"] == fused.graph["refusals"] == ()
+
+
+@pytest.mark.parametrize("form", ["member", "constant"])
+def test_norms_on_norms_fold_one_after_the_other(form: str) -> None:
+    net, _, norm = small(form)
+    end = net.graph.graph["outputs"][0]
+    source = net.batch_norm(norm, [1, 2], [0, 1], [0, 0], [1, 1], eps=0, name="second")
+    disconnect(net.graph, end, 0)
+    connect(net.graph, source, end)
+    fused = fe.fuse(net.graph, RULE)
+    assert [fusion.layers[0].name for fusion in fused.graph["fusions"]] == ["norm", "second"]
+    weights, bias = parameters(Workspace(fused), source)
+    assert weights.reshape(-1).tolist() == [2, 2]
+    assert bias.tolist() == [1, -0.5]
+    assert fe.equal(fe.fuse(fused, RULE), fused)
+    assert fe.dumps(fe.fuse(fused, RULE)) == fe.dumps(fused)
+
+
+def test_unchanged_tensors_are_those_of_the_caller() -> None:
+
+    net, _, norm = small("constant")
+    other = net.constant(np.arange(4.0), name="other")
+    net.output(other)
+    fused = fe.fuse(net.graph, RULE)
+    assert fused.nodes[other]["constants"]["input"] is net.graph.nodes[other]["constants"]["input"]
+    assert fused.nodes[norm]["type"] == "Convolution2d"
