@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fusion_engine.language.rulefile import load_rules
     from fusion_engine.network import FrozenDict, connect, new_network
     from fusion_engine.tensor import Tensor, TensorInfo
-    from fusion_engine.unfuse import unfuse
+    from fusion_engine.unfusing import unfuse
     from fusion_engine.validation import Problem, validate
 
 __version__ = "0.1.0"
@@ -86,7 +86,7 @@ _HOMES = {
     "language.rulefile": ("load_rules",),
     "network": ("FrozenDict", "connect", "new_network"),
     "tensor": ("Tensor", "TensorInfo"),
-    "unfuse": ("unfuse",),
+    "unfusing": ("unfuse",),
     "validation": ("Problem", "validate"),
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}

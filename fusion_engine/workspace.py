@@ -7,7 +7,7 @@ its cached look-ups, every change through its methods, so no cache is ever stale
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fusion_engine.canonical import canonical_order
@@ -268,6 +268,16 @@ class Workspace:
         source = disconnect(self.graph, target, input_slot)
         self._touch(source.layer, target)
         return source
+
+    def rewire(self, key: int, inputs: Sequence[Source]) -> None:
+        """Let a layer have these inputs, from slot 0 on, instead of those it has; costs what changes."""
+        former = list(self.graph.pred[key])
+        self.graph.remove_edges_from([(source, key) for source in former])
+        slots: dict[int, list[tuple[int, int]]] = {}
+        for number, source in enumerate(inputs):
+            slots.setdefault(source.layer, []).append((source.slot, number))
+        self.graph.add_edges_from((source, key, {"slots": tuple(pairs)}) for source, pairs in slots.items())
+        self._touch(key, *former, *slots)
 
     def move_uses(self, old: int, new: int) -> None:
         """Let every consumer of ``old`` read the same output slot of ``new`` instead."""
