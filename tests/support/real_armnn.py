@@ -136,7 +136,9 @@ class RealArmnn:
             path.write_bytes(model)
         else:
             path = Path(model)
-        done = subprocess.run([self.tool(release), *options, path], capture_output=True, text=True, timeout=600, check=False)
+        done = subprocess.run(
+            [self.tool(release), *options, path], capture_output=True, text=True, timeout=600, check=False
+        )
         try:
             answer: dict[str, Any] = json.loads(done.stdout)
         except ValueError:
