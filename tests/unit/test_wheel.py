@@ -74,10 +74,10 @@ def test_contents(wheel: Path) -> None:
 
 
 def test_import_from_elsewhere(environment: Path, tmp_path: Path) -> None:
-    text = "import fusion_engine as fe; print(fe.__file__); print([len(fe.load_rules(name)) for name in ('armnn', 'npu', 'nvneural')])"
+    text = "import fusion_engine as fe; print(fe.__file__); print(*(r.name for r in fe.load_rules('armnn', 'npu')))"
     file, rules = run(environment / "python", "-c", text, cwd=tmp_path).stdout.splitlines()
     assert Path(file).is_relative_to(environment.parent)
-    assert rules == str([len(fe.load_rules(name)) for name in ("armnn", "npu", "nvneural")])
+    assert rules.split() == [rule.name for rule in fe.load_rules("armnn", "npu")]
 
 
 def fuse(environment: Path, tmp_path: Path, *rules: str) -> dict[str, dict[str, Any]]:
