@@ -188,12 +188,12 @@ def _blame_the_network(graph: Network, error: Exception) -> None:
 
 
 def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:
-    chosen = [rules] if isinstance(rules, FusingRule) else list(rules)
-    for rule in chosen:
+    given: list[Any] = [rules] if isinstance(rules, FusingRule) else list(rules)
+    for rule in given:
         if not isinstance(rule, FusingRule):
             kind = type(rule).__name__
             raise FuseError(f"a rule is a FusingRule, not {kind}: FusingRule({rule!r}) or load_rules(...)")
-    return chosen
+    return given
 
 
 def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
