@@ -146,7 +146,7 @@ def _check(outermost: Any) -> None:
         _check_constants(found)
         for number, layer in enumerate(found["layers"]):
             try:
-                _check_layer(found, layer)
+                _check_layer(layer)
             except Wrong as error:
                 raise Wrong(f"its layer {number} {error.reason}") from None
             if "recipe" in layer:
@@ -214,7 +214,7 @@ def _below(value: Any, bound: int) -> bool:
     return is_integer(value, "I") and value < bound
 
 
-def _check_layer(found: dict[str, Any], layer: Any) -> None:
+def _check_layer(layer: Any) -> None:
     if not isinstance(layer, dict) or layer.keys() - {"recipe"} != _LAYER_KEYS:
         raise Wrong(f"does not hold exactly the keys {', '.join(sorted(_LAYER_KEYS))}")
     _check_text(layer["name"], "has a name that")
@@ -227,27 +227,21 @@ def _check_layer(found: dict[str, Any], layer: Any) -> None:
             raise Wrong(f"has {key} that are no list")
     for info in layer["outputs"]:
         info_from_json(info)
-    for reference in layer["inputs"]:
-        _check_reference(found, reference)
     _check_overrides(layer)
     if "recipe" in layer and kind.name != "StandIn":
         raise Wrong("has a recipe and is no StandIn")
 
 
-def _check_reference(found: dict[str, Any], reference: Any) -> None:
+def _resolves(found: dict[str, Any], reference: Any) -> bool:
+    """Whether an input of a layer comes from somewhere in the recipe."""
     match reference:
         case {"input": number, **rest} if not rest:
-            right = _below(number, found["inputs"])
+            return _below(number, found["inputs"])
         case {"constant": number, **rest} if not rest:
-            right = _below(number, len(found["constants"])) and "slot" in found["constants"][number]
+            return _below(number, len(found["constants"])) and "slot" in found["constants"][number]
         case {"layer": number, "slot": slot, **rest} if not rest and _below(number, len(found["layers"])):
-            source = found["layers"][number]
-            outputs = source.get("outputs") if isinstance(source, dict) else None
-            right = isinstance(outputs, list) and _below(slot, len(outputs))
-        case _:
-            right = False
-    if not right:
-        raise Wrong("has an input that comes from nowhere")
+            return _below(slot, len(found["layers"][number]["outputs"]))
+    return False
 
 
 def _check_overrides(layer: dict[str, Any]) -> None:
@@ -265,6 +259,9 @@ def _check_overrides(layer: dict[str, Any]) -> None:
 def _check_wiring(found: dict[str, Any]) -> None:
     """Every data input read once, every constant where it says, nested recipes fit, no cycles."""
     layers, constants = found["layers"], found["constants"]
+    for number, layer in enumerate(layers):
+        if not all(_resolves(found, reference) for reference in layer["inputs"]):
+            raise Wrong(f"its layer {number} has an input that comes from nowhere")
     references = [reference for layer in layers for reference in layer["inputs"]]
     numbers = [reference["input"] for reference in references if "input" in reference]
     if len(numbers) != found["inputs"] or len(set(numbers)) != len(numbers):
