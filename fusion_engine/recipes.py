@@ -44,7 +44,7 @@ VERSION = 1
 MAX_NESTING = 16
 """Recipes inside recipes, the outermost counted."""
 
-MAX_BYTES = 1 << 26
+MAX_BYTES = 1 << 24
 """Largest recipe that is written or read, in bytes."""
 
 _MAX_DEPTH = 8 * MAX_NESTING
