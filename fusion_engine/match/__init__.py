@@ -10,7 +10,7 @@ from fusion_engine.match.binding import Edge, Match
 from fusion_engine.match.machine import CompiledPattern, Miss, compile_patterns
 from fusion_engine.workspace import Workspace
 
-__all__ = ["Edge", "Match", "Matcher", "Miss", "compile_rule"]
+__all__ = ["Edge", "Match", "Matcher", "Miss", "compile_rule", "explain"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Matcher:
     patterns: tuple[CompiledPattern, ...]
 
     def matches(self, workspace: Workspace, root: int, miss: Miss | None = None) -> Iterator[Match]:
-        """The complete bindings at a root, lazily, in the order of the definition.
+        """The complete bindings at a root, lazily, in the order of the definition, equal ones once.
 
         Parameters
         ----------
@@ -50,12 +50,37 @@ class Matcher:
         """
         kind = workspace.type(root)
         steps = [0]
+        seen: set[Match] = set()
         for pattern in self.patterns:
             if kind in pattern.types or miss is not None:
-                yield from pattern.matches(workspace, root, steps, miss)
+                for match in pattern.matches(workspace, root, steps, miss):
+                    if match not in seen:
+                        yield match
+                        seen.add(match)
 
 
 def compile_rule(rule: FusingRule) -> Matcher:
     """The matcher of a rule."""
-    found = [c for roots in rule.patterns for c in compile_patterns(roots, rule.ordered, rule.name)]
+    found = [
+        pattern
+        for roots, text in zip(rule.patterns, rule.texts, strict=True)
+        for pattern in compile_patterns(roots, rule.ordered, rule.name, text)
+    ]
     return Matcher(rule, frozenset().union(*(pattern.types for pattern in found)), tuple(found))
+
+
+def explain(matcher: Matcher, workspace: Workspace, root: int) -> Miss | None:
+    """Why a rule has no match at a root: the failure of the attempt that bound the most, the first of several.
+
+    Returns
+    -------
+    Miss or None
+        None where there is a match.
+
+    Raises
+    ------
+    FuseError
+        Where the root takes more than 10,000 steps.
+    """
+    miss = Miss()
+    return next((None for _ in matcher.matches(workspace, root, miss)), miss)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import Any
 
 from fusion_engine.language.pattern import AllOf, Constraint, Operand, Side, Test
@@ -33,23 +34,57 @@ _COMPARE: dict[str, Callable[[Any, Any], bool]] = {
 }
 
 
+_KINDS: dict[str, type | tuple[type, ...]] = {
+    "int": (int, float, Real),
+    "float": (int, float, Real),
+    "bool": (int, Real),
+    "string": str,
+    "enum": str,
+    "dimension": tuple,
+}
+"""What a value of a kind of operand may be in Python."""
+
+
 @dataclass(frozen=True)
 class Failure:
-    """The test that made a condition fail last, and the values of its operands (None for a literal)."""
+    """The test that decided that a condition is false, and the values that its sides had."""
 
     test: Test
     left: Any
     right: Any
+
+    @property
+    def reason(self) -> str:
+        """The test and what was found, in words.
+
+        Examples
+        --------
+        >>> from fusion_engine.language.tree import Span
+        >>> test = Test(Operand("strideX", 0, "int"), "==", 1, Span(0, 12))
+        >>> Failure(test, 2, 1).reason
+        'strideX == 1 is false: strideX is 2'
+        """
+        test = self.test
+        found = [
+            f"{side.name} is {_shown(value)}"
+            for side, value in ((test.left, self.left), (test.right, self.right))
+            if isinstance(side, Operand)
+        ]
+        text = f"{_written(test.left)} {test.op} {_written(test.right)} is false"
+        return f"{text}: {' and '.join(dict.fromkeys(found))}" if found else text
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A test, ready to run; the operands read, the literals as they compare."""
+    """A test, ready to run: its operands, and its literals as they compare.
+
+    ``axes`` is None but for dimensions: then the number of extents of a literal, 0 without one.
+    """
 
     test: Test
     left: Any
     right: Any
-    dimension: bool
+    axes: int | None
     compare: Callable[[Any, Any], bool]
     then: int
     otherwise: int
@@ -71,40 +106,52 @@ class Program:
             if at == HOLDS:
                 return None
             if at == FAILS:
-                read = (
-                    left if isinstance(step.left, Operand) else None,
-                    right if isinstance(step.right, Operand) else None,
-                )
-                return Failure(step.test, *read)
+                return Failure(step.test, left, right)
 
 
-def _read(side: Any, value: Any) -> Any:
-    return value if isinstance(side, Operand) else None
+def _written(side: Side) -> str:
+    """A side as a rule's text has it."""
+    if side is None:
+        return "an unknown value"
+    return side.name if isinstance(side, Operand) else _shown(side)
+
+
+def _shown(value: Any) -> str:
+    """A value as a rule's text has it."""
+    if isinstance(value, tuple):
+        return "x".join("?" if extent is UNKNOWN else str(extent) for extent in value)
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    return str(int(value) if isinstance(value, bool) else value)
 
 
 def _side(workspace: Workspace, bound: Bound, side: Any) -> Any:
     if not isinstance(side, Operand):
         return side
     key, slot = bound(side.at)
-    value = read_value(workspace, key, slot, side.name)
-    if side.kind == "enum" and not isinstance(value, str):
-        return UNKNOWN  # a number that the schema has no name for
-    return value
+    value: Any = read_value(workspace, key, slot, side.name)
+    if not isinstance(value, _KINDS[side.kind]):
+        return UNKNOWN  # an enum's number that the schema has no name for, or what no file can hold
+    return _float32(value) if side.kind == "float" else value
 
 
 def _holds(step: _Step, left: Any, right: Any) -> bool:
     if left is UNKNOWN or right is UNKNOWN:
         return False
-    if step.dimension:
-        return _dimensions(step.compare, left, right)
+    if step.axes is not None:
+        return _dimensions(step.compare, left, right, step.axes)
     return step.compare(left, right)
 
 
-def _dimensions(compare: Callable[[Any, Any], bool], left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
-    """Compare on the axes that both sides have: on every one, but ``<>`` where any differs."""
-    axes = min(len(left), len(right))
+def _dimensions(compare: Callable[[Any, Any], bool], left: Any, right: Any, axes: int) -> bool:
+    """Compare on every axis, or for ``<>`` see whether any differs.
+
+    ``axes`` is how many a literal has; between two values those count that both have.
+    """
+    axes = axes or min(len(left), len(right))
     left, right = left[:axes], right[:axes]
-    if UNKNOWN in left or UNKNOWN in right:
+    if len(left) != len(right) or UNKNOWN in left or UNKNOWN in right:
         return False
     pairs = (compare(a, b) for a, b in zip(left, right, strict=True))
     return any(pairs) if compare is operator.ne else all(pairs)
@@ -116,10 +163,18 @@ def _ready(side: Side, other: Side) -> Any:
         return UNKNOWN
     if isinstance(other, Operand):
         if other.kind == "float" and isinstance(side, int | float):
-            return float32(float(side)) if abs(side) < 2**1023 else float("inf") * (1 if side > 0 else -1)
+            return _float32(side)
         if other.name.endswith("dataType") and isinstance(side, str):
             return ALIASES.get(side, side)
     return side
+
+
+def _float32(value: Any) -> float:
+    """A number as a float field stores it; a large one as an infinity."""
+    try:
+        return float32(float(value))
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
 
 
 def compile_constraint(constraint: Constraint) -> Program:
@@ -153,6 +208,7 @@ def compile_constraint(constraint: Constraint) -> Program:
 
 def _step(test: Test, then: int, otherwise: int) -> _Step:
     left, right = _ready(test.left, test.right), _ready(test.right, test.left)
-    kinds = {side.kind for side in (test.left, test.right) if isinstance(side, Operand)}
-    dimension = "dimension" in kinds or isinstance(test.left, tuple) or isinstance(test.right, tuple)
-    return _Step(test, left, right, dimension, _COMPARE[test.op], then, otherwise)
+    sides = (test.left, test.right)
+    literal = max((len(side) for side in sides if isinstance(side, tuple)), default=0)
+    dimension = literal or any(isinstance(side, Operand) and side.kind == "dimension" for side in sides)
+    return _Step(test, left, right, literal if dimension else None, _COMPARE[test.op], then, otherwise)

@@ -19,6 +19,7 @@ from fusion_engine.language.pattern import (
     PatternItem,
     PatternLayer,
 )
+from fusion_engine.language.tree import Span
 from fusion_engine.match.binding import Edge, Match
 from fusion_engine.match.conditions import Failure, Program, compile_constraint
 from fusion_engine.network import Source
@@ -29,7 +30,7 @@ from fusion_engine.workspace import Workspace
 __all__ = ["MAX_STEPS", "Miss", "compile_patterns"]
 
 MAX_STEPS = 10_000
-"""Steps at one root, over all bindings tried there."""
+"""Most steps at one root, over all bindings tried there: elements laid on an input, and ways taken up again."""
 
 COMMUTATIVE = frozenset({"Addition", "Multiplication", "Maximum", "Minimum"})
 """Layers whose two inputs may be swapped, by their old spelling."""
@@ -62,7 +63,8 @@ class _Bound(NamedTuple):
 
 
 # Goals: (kind, what, next). ITEMS: (items, index). REPEAT: (item, count, place before). CHOICE: (item, index).
-# INPUTS: (pattern layer, layer, layouts). END, RETURN: (frame, place). SCOPE: (layout, number bound before).
+# AGAIN, with the inputs swapped: (pattern layer, source, layouts). END: (pattern layer, layer).
+# RETURN: (frame, place). SCOPE: (layout, number bound before).
 _Goal: TypeAlias = "tuple[int, Any, Any] | None"
 ITEMS, REPEAT, CHOICE, END, RETURN, SCOPE, AGAIN = range(7)
 
@@ -73,31 +75,48 @@ _State: TypeAlias = "tuple[_Goal, _Frame | None, int, int]"
 class Miss:
     """How far a failed match got: the most that was bound, and what failed there.
 
-    ``reason`` says it in words; ``failure`` is the condition's test, where it was one; ``pattern``
-    and ``layer`` are where.
+    Attributes
+    ----------
+    depth
+        Number of pattern layers that were bound; -1 before anything failed.
+    reason
+        What failed, in words, as a sentence about ``layer``.
+    text
+        The match text that the spans count in.
+    pattern
+        The pattern layer that did not fit, or whose inputs did not; None where a ``?`` or a run of
+        inputs did not.
+    layer
+        Key of the layer it was laid on.
+    failure
+        The condition's test, where it was one.
     """
 
     depth: int = -1
     reason: str = ""
+    text: str = ""
     pattern: PatternLayer | None = None
     layer: int | None = None
     failure: Failure | None = None
 
-    def note(self, depth: int, reason: str, pattern: PatternLayer | None, layer: int, failure: Failure | None) -> None:
-        """Keep this failure where it is the furthest so far."""
-        if depth > self.depth:
-            self.depth, self.reason, self.pattern, self.layer, self.failure = depth, reason, pattern, layer, failure
+    @property
+    def span(self) -> Span | None:
+        """Where the innermost part that failed stands in ``text``."""
+        if self.failure is not None:
+            return self.failure.test.span
+        return None if self.pattern is None else self.pattern.span
 
 
 @dataclass(frozen=True)
 class CompiledPattern:
-    """A pattern's root, and what was compiled for its layers (by their ids)."""
+    """A pattern's root, and what was compiled for its layers (by their ids); ``text`` is what it is written in."""
 
     root: PatternLayer
     types: frozenset[str]
     programs: dict[int, Program]
     ordered: bool
     rule_name: str
+    text: str
 
     def matches(self, workspace: Workspace, root: int, steps: list[int], miss: Miss | None) -> Iterator[Match]:
         """Every complete binding at a root, in the order of the definition."""
@@ -105,9 +124,11 @@ class CompiledPattern:
         yield from run.results()
 
 
-def compile_patterns(roots: tuple[PatternLayer, ...], ordered: bool, rule_name: str) -> tuple[CompiledPattern, ...]:
+def compile_patterns(
+    roots: tuple[PatternLayer, ...], ordered: bool, rule_name: str, text: str
+) -> tuple[CompiledPattern, ...]:
     """The root alternatives of a text, ready to run."""
-    return tuple(CompiledPattern(root, _root_types(root), _programs(root), ordered, rule_name) for root in roots)
+    return tuple(CompiledPattern(root, _root_types(root), _programs(root), ordered, rule_name, text) for root in roots)
 
 
 def _root_types(root: PatternLayer) -> frozenset[str]:
@@ -152,7 +173,6 @@ class _Run:
         alive = self._layer(self.compiled.root, Source(self.root, 0), ())
         while True:
             while alive and self.goal is not None:
-                self._count()
                 alive = self._step()
             if alive:
                 match = self._complete()
@@ -160,6 +180,7 @@ class _Run:
                     yield match
             if not self.choices:
                 return
+            self._count()
             self.goal, self.frame, self.place, length = self.choices.pop()
             del self.bound[length:]
             alive = True
@@ -176,8 +197,12 @@ class _Run:
         self.choices.append((goal, self.frame, self.place, len(self.bound)))
 
     def _fail(self, reason: str, pattern: PatternLayer | None, layer: int, failure: Failure | None = None) -> bool:
-        if self.miss is not None:
-            self.miss.note(len(self.bound), reason, pattern, layer, failure)
+        miss = self.miss
+        if miss is not None:
+            depth = sum(entry.pattern is not None for entry in self.bound)
+            if depth > miss.depth:
+                miss.depth, miss.reason, miss.text = depth, reason, self.compiled.text
+                miss.pattern, miss.layer, miss.failure = pattern, layer, failure
         return False
 
     def _step(self) -> bool:
@@ -196,7 +221,7 @@ class _Run:
         if kind == CHOICE:
             return self._alternative(*what)
         if kind == END:
-            return self._end(what)
+            return self._end(*what)
         if kind == RETURN:
             self.frame, self.place = what
             return True
@@ -207,7 +232,7 @@ class _Run:
 
     def _repeat(self, item: PatternItem, count: int, before: int) -> bool:
         """One more of the item where that is allowed, with going on without it as the alternative."""
-        if before == self.place and count > item.low:
+        if before == self.place:
             return True  # the last one took no input: more of them would not either
         if item.high is not None and count >= item.high:
             return True
@@ -220,6 +245,7 @@ class _Run:
         if index + 1 < len(item.choices):
             self._choice((CHOICE, (item, index + 1), self.goal))
         element = item.choices[index]
+        self._count()
         if isinstance(element, PatternGroup):
             if element.items:
                 self.goal = (ITEMS, (element.items, 0), self.goal)
@@ -228,7 +254,7 @@ class _Run:
         assert frame is not None
         if self.place >= len(frame.inputs):
             pattern = element if isinstance(element, PatternLayer) else None
-            return self._fail(f"it has only {len(frame.inputs)} data inputs", pattern, frame.layer)
+            return self._fail(f"it has only {_counted(len(frame.inputs))}", pattern, frame.layer)
         slot, source = frame.inputs[self.place]
         self.place += 1
         self.bound.append(_Bound(None, frame.layer, slot, source, element))
@@ -237,13 +263,13 @@ class _Run:
         self.goal = (RETURN, (frame, self.place), self.goal)
         return self._layer(element, source, frame.layouts)
 
-    def _end(self, layer: int) -> bool:
+    def _end(self, pattern: PatternLayer, layer: int) -> bool:
         frame = self.frame
         assert frame is not None
         if self.place == len(frame.inputs):
             return True
         return self._fail(
-            f"it has {len(frame.inputs)} data inputs, of which the pattern takes {self.place}", None, layer
+            f"it has {_counted(len(frame.inputs))}, of which the pattern takes {self.place}", pattern, layer
         )
 
     def _layer(self, pattern: PatternLayer, source: Source, layouts: tuple[str, ...]) -> bool:
@@ -251,23 +277,17 @@ class _Run:
         workspace, key = self.workspace, source.layer
         if not self._is_type(pattern, key):
             return self._fail(f"it is no {pattern.type}", pattern, key)
-        if pattern.data_type is not None:
-            info = workspace.info(source)
-            if info is None or info.data_type != pattern.data_type:
-                found = "unknown" if info is None else info.data_type
-                return self._fail(f"its output is {found}, not {pattern.data_type}", pattern, key)
         if pattern.layout is not None:
             layouts = (*layouts, pattern.layout)
             self.goal = (SCOPE, (pattern.layout, len(self.bound)), self.goal)
-        own = self._own_layout(key) if layouts else None
-        if own is not None and any(own != wanted for wanted in layouts):
-            return self._fail(f"its dataLayout is {own}", pattern, key)
         self.bound.append(_Bound(pattern, key, source.slot))
+        if not self._in_scope(pattern, source, layouts):
+            return False
         program = self.compiled.programs.get(pattern.id)
         if program is not None:
             failure = program.failure(workspace, self._where)
             if failure is not None:
-                return self._fail("a condition is false", pattern, key, failure)
+                return self._fail(failure.reason, pattern, key, failure)
         if not self.compiled.ordered and pattern.inputs is not None and self._commutes(key):
             self._choice((AGAIN, (pattern, source, layouts), self.goal))
         return self._inputs(pattern, source, layouts, swapped=False)
@@ -281,10 +301,21 @@ class _Run:
             return True
         self.frame = _Frame(key, inputs[::-1] if swapped else inputs, layouts)
         self.place = 0
-        self.goal = (END, key, self.goal)
+        self.goal = (END, (pattern, key), self.goal)
         if pattern.inputs:
             self.goal = (ITEMS, (pattern.inputs, 0), self.goal)
         return True
+
+    def _in_scope(self, pattern: PatternLayer, source: Source, layouts: tuple[str, ...]) -> bool:
+        """Whether a layer is of the data type of its own scope and of the layouts of all that it is in."""
+        if pattern.data_type is not None:
+            info = self.workspace.info(source)
+            if info is None or info.data_type != pattern.data_type:
+                found = "of unknown type" if info is None else info.data_type
+                return self._fail(f"its output is {found}, not {pattern.data_type}", pattern, source.layer)
+        own = self._own_layout(source.layer) if layouts else None
+        wanted = next((layout for layout in layouts if own not in (None, layout)), None)
+        return wanted is None or self._fail(f"its dataLayout is {own}, not {wanted}", pattern, source.layer)
 
     def _is_type(self, pattern: PatternLayer, key: int) -> bool:
         workspace = self.workspace
@@ -293,7 +324,7 @@ class _Run:
             return found == "StandIn" and workspace.result(key) == pattern.type
         if found == pattern.type:
             return found != "StandIn" or workspace.recipe(key) is None
-        if SPELLINGS.get(found, _NO_SPELLING)[0] == pattern.type:
+        if found in SPELLINGS and SPELLINGS[found].type == pattern.type:
             return True
         wanted = SPELLINGS.get(pattern.type)
         if wanted is None or wanted.type != found:
@@ -304,7 +335,8 @@ class _Run:
         name = self.workspace.type(key)
         if name == "ElementwiseBinary":
             name = _OLD_SPELLING.get((name, self.workspace.param(key, "operation")), name)
-        return name in COMMUTATIVE and len(self.workspace.data_inputs(key)) == 2
+        inputs = self.workspace.data_inputs(key)
+        return name in COMMUTATIVE and len(inputs) == 2 and inputs[0][1] != inputs[1][1]
 
     def _own_layout(self, key: int) -> str | None:
         """The layer's own dataLayout as NHWC or NCHW; None of a layer without one."""
@@ -371,4 +403,5 @@ class _Run:
         return Match(self.root, tuple(layers), tuple(kept), tuple(constants), inputs, bound)
 
 
-_NO_SPELLING = ("", None, None)
+def _counted(inputs: int) -> str:
+    return "1 data input" if inputs == 1 else f"{inputs} data inputs"

@@ -137,12 +137,14 @@ def _info(workspace: Workspace, key: int, slot: int, head: str) -> TensorInfo | 
         number = head.removeprefix("output")
         return workspace.info(Source(key, int(number) if number else slot))
     number = head.removeprefix("input")
-    if number:
-        source = workspace.source(key, int(number))
-    else:
-        data = workspace.data_inputs(key)
-        source = data[0][1] if data else None
-    return None if source is None else workspace.info(source)
+    inputs = workspace.inputs(key) if number else workspace.data_inputs(key)
+    wanted = int(number) if number else inputs[0][0] if inputs else None
+    source = next((source for input_slot, source in inputs if input_slot == wanted), None)
+    if source is None:
+        return None
+    overrides = workspace.graph.nodes[key].get("overrides") or {}
+    overridden, info = overrides.get(wanted, (False, None))
+    return info if overridden and info is not None else workspace.info(source)
 
 
 def _named(info: TensorInfo, layout: str | None) -> dict[str, Any]:
