@@ -15,7 +15,7 @@ from fusion_engine import resources
 from fusion_engine.network import Network, param
 from fusion_engine.recipes import read_recipe
 from fusion_engine.schema import schema
-from tests.real.test_corpus import BY_FILE, FILES, digests, release_of, stable
+from tests.real.test_corpus import BY_FILE, FILES, digests, each_file, release_of, stable
 from tests.support.real_armnn import RealArmnn
 
 RULES = fe.load_rules("npu")
@@ -44,7 +44,7 @@ def all_params(graph: Network) -> list[tuple[str, str, dict[str, Any]]]:
     return sorted(found, key=str)
 
 
-@pytest.mark.parametrize("file", FILES)
+@each_file
 def test_unfusing_what_was_saved_gives_the_original_to_the_byte(corpus: Path, file: str) -> None:
     graph = fe.load(corpus / file)
     fused = fe.fuse(graph, RULES)
@@ -67,7 +67,7 @@ def test_the_rules_find_something_in_the_corpus(corpus: Path) -> None:
     assert {"ConvActivation", "DepthwiseActivation", "FullyConnectedActivation", "AddActivation"} <= set(results)
 
 
-@pytest.mark.parametrize("file", FILES)
+@each_file
 def test_what_is_fused_parses_where_the_original_did(
     real_armnn: RealArmnn, corpus: Path, tmp_path: Path, file: str
 ) -> None:
@@ -85,7 +85,7 @@ def test_what_is_fused_parses_where_the_original_did(
         assert real_armnn.parse(tmp_path / "fused.armnn", "23.08")["ok"]
 
 
-@pytest.mark.parametrize("file", FILES)
+@each_file
 def test_groups_run_with_the_same_bits(real_armnn: RealArmnn, corpus: Path, tmp_path: Path, file: str) -> None:
     entry = BY_FILE[file]
     graph = fe.load(corpus / file)
