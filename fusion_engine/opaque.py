@@ -409,7 +409,7 @@ def to_dialect(workspace: Workspace, dialect: str) -> str | None:
         if params:
             moved, lost = _params_in(dialect, kind, params)
             if lost:
-                return f"{workspace.describe(key)} has a {lost}, which a {kind} of the {dialect} dialect does not have"
+                return f"{workspace.describe(key)} has {lost} set, which a {kind} of the {dialect} dialect does not have"
             if moved != params:
                 changes[key] = moved
     for key, moved in changes.items():
