@@ -113,9 +113,6 @@ class _Runner:
             raise Refused(unsafe)
         if self.fold is not None:
             return self.fold.check(workspace, match)
-        for key in match.layers:
-            if group.is_grouped(workspace, key):
-                raise Refused(f"{workspace.describe(key)} is in a group already")
         if self.rule.group is not None:
             return group.check(workspace, match, self.rule)
         return opaque.check(workspace, match, self.rule)
@@ -235,6 +232,8 @@ def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
             continue
         reason: str | None = None
         for match in runner.matcher.matches(workspace, root):
+            if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
+                continue  # a grouped layer is matched by folds only
             try:
                 plan = runner.check(workspace, match)
             except Refused as refused:

@@ -24,7 +24,7 @@ from fusion_engine.folds import Refused
 from fusion_engine.match.binding import Match
 from fusion_engine.network import EMPTY, FrozenDict, Source, default_value
 from fusion_engine.recipe_values import info_to_json, params_to_json
-from fusion_engine.schema import schema
+from fusion_engine.schema import schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.workspace import PARAMETER_SLOTS, Workspace
 
@@ -149,6 +149,8 @@ def _refuse_layer(workspace: Workspace, key: int) -> None:
     slots = [slot for slot, _ in workspace.inputs(key)]
     if slots != list(range(len(slots))) or workspace.graph.nodes[key].get("unconnected"):
         raise Refused(f"{workspace.describe(key)} has input slots that nothing is connected to")
+    if not slots_fit(kind, len(slots), len(workspace.outputs(key))):
+        raise Refused(f"{workspace.describe(key)} has not the slots of a {kind}: it could not be saved either")
 
 
 class _Content:
@@ -195,7 +197,7 @@ class _Content:
         uses: dict[int, tuple[int, int, Source]] = {}
         for key in self.match.layers:
             for slot, source in self.workspace.inputs(key):
-                if source.layer in named and (key, slot) not in self._on_slot:
+                if source.layer in named and (key, slot) not in self._on_slot and (key, slot) not in self._data:
                     uses.setdefault(source.layer, (key, slot, source))
         for constant in self.match.constants:
             if constant in uses:
@@ -245,13 +247,13 @@ class _Content:
         return self.workspace.recipe(key) is not None and slot == len(self.workspace.inputs(key)) - 1
 
     def _reference(self, key: int, slot: int, source: Source) -> dict[str, int]:
+        if (key, slot) in self._data:
+            return {"input": self._data[key, slot]}
         if (key, slot) in self._on_slot:
             return {"constant": self._on_slot[key, slot]}
         if source.layer in self._positions:
             return {"layer": self._positions[source.layer], "slot": source.slot}
-        if source.layer in self._named:
-            return {"constant": self._named[source.layer]}
-        return {"input": self._data[key, slot]}
+        return {"constant": self._named[source.layer]}
 
     def overrides(self) -> dict[Any, Any]:
         """Overridden TensorInfos of what the StandIn's inputs were connected to, by the StandIn's slots."""
@@ -409,7 +411,7 @@ def to_dialect(workspace: Workspace, dialect: str) -> str | None:
         if params:
             moved, lost = _params_in(dialect, kind, params)
             if lost:
-                return f"{workspace.describe(key)} has {lost} set, which a {kind} of the {dialect} dialect does not have"
+                return f"{workspace.describe(key)} has {lost} set, which the {dialect} dialect's {kind} does not have"
             if moved != params:
                 changes[key] = moved
     for key, moved in changes.items():

@@ -18,7 +18,7 @@ import numpy as np
 from fusion_engine.errors import ModelError
 from fusion_engine.network import Network, Source, edges_into
 from fusion_engine.recipe_values import Wrong, info_from_json, is_integer, params_from_json
-from fusion_engine.schema import DIALECTS, schema
+from fusion_engine.schema import DIALECTS, schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
 
 __all__ = [
@@ -285,6 +285,17 @@ def _check_wiring(found: dict[str, Any]) -> None:
         if "recipe" in layer:
             _check_nested(layer)
     _check_acyclic(layers)
+    _check_shape(layers)
+
+
+def _check_shape(layers: list[dict[str, Any]]) -> None:
+    """Each layer has the slots of its type, and all but the root are there to be read."""
+    read = {reference["layer"] for layer in layers for reference in layer["inputs"] if "layer" in reference}
+    for number, layer in enumerate(layers):
+        if not slots_fit(layer["type"], len(layer["inputs"]), len(layer["outputs"])):
+            raise Wrong(f"its layer {number} has not the slots of a {layer['type']}")
+        if number and number not in read:
+            raise Wrong(f"its layer {number} is read by no other")
 
 
 def _counts_to(values: list[Any], count: int) -> bool:

@@ -16,7 +16,7 @@ from typing import Any
 
 from fusion_engine.resources import folder
 
-__all__ = ["DIALECTS", "Enum", "Field", "LayerType", "Schema", "Table", "compiled", "float32", "schema", "slot_facts"]
+__all__ = ["DIALECTS", "Enum", "Field", "LayerType", "Schema", "Table", "compiled", "float32", "schema", "slot_facts", "slots_fit"]
 
 DIALECTS = ("seed", "19.02", "19.05", "current")
 
@@ -216,3 +216,20 @@ def slot_facts() -> dict[str, dict[str, Any]]:
     """``schema/layers.toml``: per layer type its slot counts and what must be there."""
     facts: dict[str, dict[str, Any]] = tomllib.loads((folder("schema") / "layers.toml").read_text("utf-8"))
     return facts
+
+
+def slots_fit(type_name: str, inputs: int, outputs: int) -> bool:
+    """Whether a layer type can have so many input and output slots.
+
+    Counts that a descriptor field says (numViews, numInputs) are not looked at.
+
+    Examples
+    --------
+    >>> slots_fit("Addition", 2, 1), slots_fit("Addition", 1, 1)
+    (True, False)
+    """
+    facts = slot_facts()[type_name]
+    for rule, count in ((facts["inputs"], inputs), (facts["outputs"], outputs)):
+        if (isinstance(rule, int) and count != rule) or (isinstance(rule, list) and count not in rule):
+            return False
+    return True

@@ -293,3 +293,17 @@ def test_the_ends_of_the_network_are_never_consumed(net: Net, rule: str) -> None
     assert "the network's ends stay as they are" in reasons(fused)[0]
     kept = fe.fuse(net.graph, fe.FusingRule("Activation{Input!}", into="Good"))
     assert made(kept) == [("Good", (1,))]
+
+
+def test_a_group_is_made_once_and_is_no_refusal(net: Net) -> None:
+    x = net.input((1, 4, 4, 2))
+    net.output(net.activation(net.conv(x, W, name="c"), "ReLu", name="r"))
+    group = fe.FusingRule("Activation{Convolution2d}", group="ConvRelu")
+    fused = fe.fuse(net.graph, [group, CONV_RELU])
+    assert [result for result, _ in made(fused)] == ["ConvRelu"]
+    assert reasons(fused) == []
+    assert types(fused) == types(net.graph)
+    names = sorted(node["name"] for node in fused.nodes.values() if ":" in node["name"])
+    assert [name.split("/")[1] for name in names] == ["c", "r"]
+    assert len({name.split("/")[0] for name in names}) == 1
+    assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(fused)))) == fe.dumps(net.graph)

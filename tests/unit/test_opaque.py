@@ -114,6 +114,17 @@ def test_named_constants_come_last_each_once() -> None:
     assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(graph)))) == fe.dumps(net.graph)
 
 
+def test_a_constant_may_be_named_and_be_data_too() -> None:
+    net = Net()
+    k = net.constant([1.0], name="k")
+    add = net.addition(k, k, name="add")
+    net.output(add, name="y")
+    fused = fe.fuse(net.graph, fe.FusingRule("Addition{Constant, ?}", into="Twice"))
+    assert inputs_of(fused, add) == [("k", 0), ("k", 0), ("Twice:add/recipe", 0)]
+    assert told(fused, add)["layers"][0]["inputs"] == [{"constant": 0}, {"input": 0}]
+    assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(fused)))) == fe.dumps(net.graph)
+
+
 def test_one_source_on_two_slots_and_operands_in_their_order() -> None:
     net = Net()
     x = net.input((1, 4), name="x")
@@ -399,10 +410,10 @@ def test_to_dialect_says_what_cannot_be() -> None:
     net.output(net.layer("Softmax", x, params={"axis": 1}, name="soft"))
     work = Workspace(net.graph)
     assert opaque.to_dialect(work, "19.05") == (
-        "layer 1 'soft' has axis set, which a Softmax of the 19.05 dialect does not have"
+        "layer 1 'soft' has axis set, which the 19.05 dialect's Softmax does not have"
     )
     assert opaque.to_dialect(work, "seed") == (
-        "layer 1 'soft' has axis set, which a Softmax of the seed dialect does not have"
+        "layer 1 'soft' has axis set, which the seed dialect's Softmax does not have"
     )
     work.set(1, type="Prelu", params=FrozenDict())
     assert opaque.to_dialect(work, "19.05") == "layer 1 'soft' is a Prelu, which the 19.05 dialect does not have"

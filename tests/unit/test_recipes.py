@@ -204,6 +204,11 @@ def drop(*path: Any) -> Change:
     return change
 
 
+def no_inputs(recipe: dict[str, Any]) -> None:
+    """The root reads nothing, so what it read is read by nothing."""
+    recipe["layers"][0]["inputs"] = []
+
+
 def cycle(found: dict[str, Any]) -> None:
     """conv reads relu, relu reads conv, and another layer reads the input."""
     found["layers"].append(copy.deepcopy(found["layers"][0]) | {"inputs": [{"input": 0}]})
@@ -273,6 +278,8 @@ LIES: dict[str, tuple[Change, str]] = {
     "an input twice": (put("layers", 0, "inputs", 0, value={"input": 0}), "not read once each"),
     "reads itself": (put("layers", 0, "inputs", 0, value={"layer": 0, "slot": 0}), "in a cycle"),
     "cycle": (cycle, "in a cycle"),
+    "a root that reads nothing": (no_inputs, "has not the slots of a|is read by no other|not read once each"),
+    "a root that reads nothing": (no_inputs, "has not the slots of a|is read by no other"),
     "overrides": (put("layers", 1, "overrides", value={}), "has overrides that are no list"),
     "override": (put("layers", 1, "overrides", value=[{}]), "an override that is none"),
     "override of no slot": (
@@ -516,3 +523,10 @@ def test_outside_edits_of_the_outputs() -> None:
     not_ours(*edited(shorter), "its output 0 is Float32 .1, 2, 2., and the recipe tells of")
     graph, key = edited(flagged)
     assert read_recipe(graph, key) is not None
+
+
+def test_the_documents_example_is_a_golden_recipe() -> None:
+    text = (GOLDEN.parents[2] / "docs" / "recipe.md").read_text("utf-8")
+    (example,) = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
+    assert json.loads(example) == json.loads((GOLDEN / "conv_relu.json").read_text("utf-8"))
+    assert encode(json.loads(example)) == (GOLDEN / "conv_relu.json").read_bytes()
