@@ -278,8 +278,7 @@ LIES: dict[str, tuple[Change, str]] = {
     "an input twice": (put("layers", 0, "inputs", 0, value={"input": 0}), "not read once each"),
     "reads itself": (put("layers", 0, "inputs", 0, value={"layer": 0, "slot": 0}), "in a cycle"),
     "cycle": (cycle, "in a cycle"),
-    "a root that reads nothing": (no_inputs, "has not the slots of a|is read by no other|not read once each"),
-    "a root that reads nothing": (no_inputs, "has not the slots of a|is read by no other"),
+    "a root that reads nothing": (no_inputs, "its layer 0 has not the slots of a Activation"),
     "overrides": (put("layers", 1, "overrides", value={}), "has overrides that are no list"),
     "override": (put("layers", 1, "overrides", value=[{}]), "an override that is none"),
     "override of no slot": (
@@ -530,3 +529,12 @@ def test_the_documents_example_is_a_golden_recipe() -> None:
     (example,) = re.findall(r"```json\n(.*?)\n```", text, re.DOTALL)
     assert json.loads(example) == json.loads((GOLDEN / "conv_relu.json").read_text("utf-8"))
     assert encode(json.loads(example)) == (GOLDEN / "conv_relu.json").read_bytes()
+
+
+def test_every_layer_but_the_first_is_read() -> None:
+    net = Net()
+    net.output(net.layer("Floor", net.input((1,), name="x"), name="f"))
+    graph = fuse_layers(net.graph, [1])
+    found = json.loads(recipe_bytes(graph, 1))
+    found["layers"].append({**found["layers"][0], "inputs": [{"layer": 0, "slot": 0}]})
+    not_ours(with_recipe(graph, 1, encode(found)), 1, "its layer 1 is read by no other")
