@@ -278,7 +278,6 @@ LIES: dict[str, tuple[Change, str]] = {
     "an input twice": (put("layers", 0, "inputs", 0, value={"input": 0}), "not read once each"),
     "reads itself": (put("layers", 0, "inputs", 0, value={"layer": 0, "slot": 0}), "in a cycle"),
     "cycle": (cycle, "in a cycle"),
-    "a root that reads nothing": (no_inputs, "its layer 0 has not the slots of a Activation"),
     "overrides": (put("layers", 1, "overrides", value={}), "has overrides that are no list"),
     "override": (put("layers", 1, "overrides", value=[{}]), "an override that is none"),
     "override of no slot": (
