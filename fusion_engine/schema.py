@@ -16,7 +16,19 @@ from typing import Any
 
 from fusion_engine.resources import folder
 
-__all__ = ["DIALECTS", "Enum", "Field", "LayerType", "Schema", "Table", "compiled", "float32", "schema", "slot_facts", "slots_fit"]
+__all__ = [
+    "DIALECTS",
+    "Enum",
+    "Field",
+    "LayerType",
+    "Schema",
+    "Table",
+    "compiled",
+    "float32",
+    "schema",
+    "slot_facts",
+    "slots_fit",
+]
 
 DIALECTS = ("seed", "19.02", "19.05", "current")
 
