@@ -388,7 +388,7 @@ class _Run:
             if isinstance(entry.taker, AnyInput):
                 outside.add(entry.source.layer)
             edge = Edge(entry.source, entry.layer, entry.input_slot)
-            named = isinstance(entry.taker, PatternLayer) and entry.source.layer in constants
+            named = isinstance(entry.taker, PatternLayer) and not entry.taker.kept and entry.source.layer in constants
             edges[edge] = edges.get(edge, False) or named
         conflict = next((key for key in layers if key in kept or key in outside), None)
         if conflict is not None:
