@@ -185,6 +185,8 @@ def _blame_the_network(graph: Network, error: Exception) -> None:
 
 
 def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:
+    if not isinstance(rules, Iterable | FusingRule):
+        raise FuseError(f"rules are FusingRules, not {type(rules).__name__}: see load_rules")
     given: list[Any] = [rules] if isinstance(rules, FusingRule) else list(rules)
     for rule in given:
         if not isinstance(rule, FusingRule):

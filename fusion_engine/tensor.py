@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from fusion_engine.errors import ModelError, nearest
+
 __all__ = ["ALIASES", "DTYPES", "FLOATS", "PAYLOADS", "Origin", "Tensor", "TensorInfo", "same_tensor"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
@@ -130,7 +132,7 @@ class Tensor:
 
     def __post_init__(self) -> None:
         if self.data.dtype != self.info.dtype or self.data.shape != self.info.shape:
-            raise ValueError(
+            raise ModelError(
                 f"data of {self.data.dtype} {self.data.shape} for a tensor of {self.info.data_type} {self.info.shape}"
             )
         if not self.data.flags.c_contiguous:
@@ -144,12 +146,22 @@ class Tensor:
     def of(cls, values: npt.ArrayLike, data_type: str = "Float32", **quantization: Any) -> Tensor:
         """A tensor of ``values``, copied and converted to the data type.
 
+        Raises
+        ------
+        ModelError
+            Where there is no such data type, or the values are none of it.
+
         Examples
         --------
         >>> Tensor.of([[1, 2]]).info
         TensorInfo(shape=(1, 2), data_type='Float32', ...)
         """
-        data = np.array(values, dtype=DTYPES[data_type], order="C")
+        if data_type not in DTYPES:
+            raise ModelError(f"there is no DataType {data_type!r}{nearest(str(data_type), tuple(DTYPES))}")
+        try:
+            data = np.array(values, dtype=DTYPES[data_type], order="C")
+        except (OverflowError, TypeError, ValueError) as error:
+            raise ModelError(f"no values for a tensor of {data_type}: {error}") from error
         return cls(TensorInfo(data.shape, data_type, **quantization), data)
 
     def with_data(self, data: npt.NDArray[Any], shape: Sequence[int] | None = None) -> Tensor:

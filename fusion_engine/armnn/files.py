@@ -16,7 +16,7 @@ from typing import IO, Any, TypeAlias
 from fusion_engine.armnn.decode import MAX_BUFFER, Buffer
 from fusion_engine.errors import ModelError, OutputError
 
-__all__ = ["READ_WHOLE", "MappedFile", "Range", "StrPath", "open_model", "write_atomically"]
+__all__ = ["READ_WHOLE", "MappedFile", "Range", "StrPath", "open_model", "path_text", "write_atomically"]
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -69,6 +69,13 @@ def _reading(path: str) -> Any:
         raise ModelError(f"cannot be read: {reason}", path=path) from error
 
 
+def path_text(path: StrPath) -> str:
+    """A path as text; raises ModelError for what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise ModelError(f"a path is a str or a Path, not {type(path).__name__} {path!r}")
+    return os.fsdecode(path)
+
+
 def open_model(path: StrPath) -> tuple[Buffer, MappedFile | None]:
     """The bytes of a file, whole or mapped.
 
@@ -77,7 +84,7 @@ def open_model(path: StrPath) -> tuple[Buffer, MappedFile | None]:
     ModelError
         Where there is no such file, it is no regular file, cannot be read, or has 2 GiB or more.
     """
-    name = os.fspath(path)
+    name = path_text(path)
     with _reading(name):
         descriptor = os.open(name, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
         try:
@@ -109,7 +116,7 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
     ModelError
         Where a mapped source changed meanwhile.
     """
-    target = Path(path)
+    target = Path(path_text(path))
     temporary: str | None = None
     try:
         descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)

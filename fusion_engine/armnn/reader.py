@@ -62,6 +62,8 @@ def load(path: StrPath, *, lenient: bool = False) -> Network:
 
 def loads(data: bytes | bytearray | memoryview, *, lenient: bool = False) -> Network:
     """The network in the bytes of a ``.armnn`` file; see `load`. Mutable bytes are copied first."""
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ModelError(f"the bytes of a file are bytes, not {type(data).__name__}: load() takes a path")
     return _read(bytes(data), None, lenient)
 
 

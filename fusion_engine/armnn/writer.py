@@ -15,7 +15,7 @@ import numpy as np
 
 from fusion_engine.armnn.decode import MAX_BUFFER
 from fusion_engine.armnn.encode import Encoder, Outside, Tagged
-from fusion_engine.armnn.files import MappedFile, Range, StrPath, write_atomically
+from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, complete_params, edges_into
@@ -43,11 +43,12 @@ def save(graph: Network, path: StrPath) -> None:
     OutputError
         Where the file cannot be written.
     """
+    name = path_text(path)
     try:
         built = _build(graph)
     except ModelError as error:
-        raise error.within(path) from None
-    write_atomically(path, built.parts())
+        raise error.within(name) from None
+    write_atomically(name, built.parts())
 
 
 def dumps(graph: Network) -> bytes:

@@ -364,3 +364,13 @@ def test_a_large_file_is_mapped_and_a_change_is_noticed(tmp_path: Path, monkeypa
     with pytest.raises(ModelError, match="changed while in use"):
         fe.save(mapped, tmp_path / "other.armnn")
     assert not (tmp_path / "other.armnn").exists()
+
+
+def test_what_is_no_path_and_no_bytes_is_the_same_kind_of_error() -> None:
+    for path in (None, 7, b"x.armnn"):
+        with pytest.raises(ModelError, match="a path is a str or a Path"):
+            fe.load(path)  # type: ignore[arg-type]
+        with pytest.raises(ModelError, match="a path is a str or a Path"):
+            fe.save(fe.new_network(), path)  # type: ignore[arg-type]
+    with pytest.raises(ModelError, match="bytes of a file"):
+        fe.loads("model.armnn")  # type: ignore[arg-type]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fusion_engine.errors import ModelError
 from fusion_engine.schema import schema
 from fusion_engine.tensor import ALIASES, DTYPES, FLOATS, PAYLOADS, Tensor, TensorInfo, same_tensor
 
@@ -79,7 +80,7 @@ def test_data_is_contiguous() -> None:
     ],
 )
 def test_info_and_data_must_agree(info: TensorInfo, data: Any) -> None:
-    with pytest.raises(ValueError, match="for a tensor of"):
+    with pytest.raises(ModelError, match="for a tensor of"):
         Tensor(info, data)
 
 
@@ -139,3 +140,9 @@ def test_same_tensor(a: Tensor | None, b: Tensor | None, same: bool) -> None:
     assert same_tensor(a, b) is same
     assert same_tensor(b, a) is same
     assert same_tensor(a, a)
+
+
+@pytest.mark.parametrize(("values", "data_type"), [([1], "Float23"), ([[1], [1, 2]], "Float32"), (["a"], "Float32")])
+def test_values_that_are_none_of_the_type_are_one_kind_of_error(values: list[object], data_type: str) -> None:
+    with pytest.raises(ModelError):
+        Tensor.of(values, data_type)  # type: ignore[arg-type]
