@@ -205,7 +205,7 @@ def _enum_fault(field: Field, value: Any, facts: Schema) -> str | None:
     values = facts.enums[field.type].values
     if isinstance(value, str):
         return None if value in values else f"{field.type} has no such value{nearest(value[:100], list(values))}"
-    if is_int(value) and value in RANGES["byte"]:
+    if is_int(value) and int(value) in RANGES["byte"]:
         return None
     return f"it must be a {field.type} by name, such as {next(iter(values))!r}"
 

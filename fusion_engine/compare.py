@@ -6,6 +6,7 @@ layers, ``base.layerType``, the dialect, shared or repeated bytes, absent agains
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -67,7 +68,7 @@ def difference(a: Network, b: Network) -> str | None:
     try:
         if all(isinstance(graph, nx.DiGraph) and not graph.is_multigraph() for graph in (a, b)):
             return next(_Comparison(a, b).differences(), None)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
         raise _malformed(a, b) or error from error
     raise _malformed(a, b) or TypeError("networks are compared")
 

@@ -7,6 +7,7 @@ that is as its last scan, which changed nothing, left it.
 
 from __future__ import annotations
 
+import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -170,7 +171,7 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
     try:
         return _fuse(graph, chosen)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
         _blame_the_network(graph, error)
         raise
 

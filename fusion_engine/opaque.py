@@ -23,7 +23,7 @@ from fusion_engine import recipes
 from fusion_engine.folds import Refused
 from fusion_engine.match.binding import Match
 from fusion_engine.network import EMPTY, FrozenDict, Source, default_value
-from fusion_engine.recipe_values import info_to_json, params_to_json
+from fusion_engine.recipe_values import Wrong, info_to_json, params_to_json
 from fusion_engine.schema import schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.workspace import PARAMETER_SLOTS, Workspace
@@ -124,6 +124,10 @@ def check(workspace: Workspace, match: Match, rule: OpaqueRule) -> OpaquePlan:
     levels = recipes.nesting(recipe)
     if levels > recipes.MAX_NESTING:
         raise Refused(f"fusions over fusions nest to {recipes.MAX_NESTING} levels, and this would be level {levels}")
+    try:
+        recipes.check(recipe)
+    except Wrong as wrong:
+        raise Refused(f"what would be fused cannot be written down: {wrong.reason}") from None
     data = recipes.encode(recipe)
     if len(data) > recipes.MAX_BYTES:
         raise Refused(f"the recipe would have {len(data)} bytes, more than {recipes.MAX_BYTES}")

@@ -49,7 +49,7 @@ INFO_FIELDS = {
 """Arm NN's names of a TensorInfo's fields, and ours."""
 
 
-class Wrong(Exception):
+class Wrong(ValueError):
     """JSON that is no recipe of the format; ``reason`` says where. Never reaches a user."""
 
     def __init__(self, reason: str) -> None:

@@ -26,6 +26,7 @@ __all__ = [
     "MAX_BYTES",
     "MAX_NESTING",
     "VERSION",
+    "check",
     "decode",
     "encode",
     "fault_of",
@@ -101,9 +102,11 @@ def decode(data: bytes) -> dict[str, Any]:
         raise Wrong("its JSON is nested too deep")
     try:
         found = json.loads(data.decode("utf-8"), object_pairs_hook=_object, parse_constant=_no_constant)
+    except Wrong:
+        raise
     except ValueError as error:
         raise Wrong(f"it is no JSON: {error}") from None
-    _check(found)
+    check(found)
     checked: dict[str, Any] = found
     return checked
 
@@ -136,7 +139,8 @@ def _no_constant(text: str) -> Any:
 # The content
 
 
-def _check(outermost: Any) -> None:
+def check(outermost: Any) -> None:
+    """Raise Wrong where a recipe in memory is none that could be read again."""
     pending = [(outermost, 1)]
     while pending:
         found, level = pending.pop()

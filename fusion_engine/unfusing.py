@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -61,7 +62,7 @@ def unfuse(graph: Network) -> Network:
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
     try:
         return _unfuse(graph)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
         from fusion_engine.validation import validate
 
         problems = validate(graph)

@@ -178,7 +178,7 @@ class _Validator:
         """Whether the file lists Inputs and Outputs by binding id."""
         versions = self.graph.graph.get("feature_versions", (1, 1, 1))
         right = isinstance(versions, tuple | list) and len(versions) == 3
-        if not right or not all(is_int(version) and version in RANGES["uint"] for version in versions):
+        if not right or not all(is_int(version) and int(version) in RANGES["uint"] for version in versions):
             self._say_general(f"feature_versions is {shown(versions)}: it is three numbers, such as (1, 1, 1)")
             return False
         if any(versions) and "featureVersions" not in self.schema.tables[self.schema.root].by_name:
@@ -201,7 +201,7 @@ class _Validator:
                 for pair in slots if right else ():
                     if not isinstance(pair, tuple | list) or len(pair) != 2:
                         right = False
-                    elif all(is_int(number) and number in slot_numbers for number in pair):
+                    elif all(is_int(number) and int(number) in slot_numbers for number in pair):
                         connections[target].append((int(pair[1]), source, int(pair[0])))
                     else:
                         right = False

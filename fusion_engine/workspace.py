@@ -307,7 +307,8 @@ class Workspace:
             self.disconnect(key, slot)
         self.remove(layer)
         kept.pop("overrides", None)
-        self.set(key, **{**attributes, "name": name, "outputs": outputs})
+        named = {field: value for field, value in attributes.items() if isinstance(field, str)}
+        self.set(key, **{**named, "name": name, "outputs": outputs})
         for slot, source in inputs:
             self.connect(source, key, slot)
 

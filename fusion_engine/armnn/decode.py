@@ -308,13 +308,18 @@ class Decoder:
 
     def string(self, position: int) -> str:
         """The string at ``position``; bytes that are no UTF-8 become surrogate escapes."""
+        key = ("string", position)
+        if key in self._vectors:
+            found: str = self._vectors[key]
+            return found
         count = self.length(position, 1)
         end = position + 4 + count
         self._need(end, 1, "the end of a string")
         text: bytes = self.buffer[position + 4 : end]
         if self.buffer[end]:
             raise self._bad("a string without its final zero", position)
-        return text.decode("utf-8", "surrogateescape")
+        name = self._vectors[key] = text.decode("utf-8", "surrogateescape")
+        return name
 
     def _many(self, name: str, position: int) -> Sequence[Any]:
         key = (name, position)

@@ -13,6 +13,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
+
 from fusion_engine.armnn.decode import MAX_BUFFER, Buffer
 from fusion_engine.errors import ModelError, OutputError
 
@@ -41,6 +44,11 @@ class MappedFile:
         weakref.finalize(self, os.close, self.descriptor)
         self._state = (status.st_size, status.st_mtime_ns)
         self.mapping = mmap.mmap(self.descriptor, 0, access=mmap.ACCESS_READ)
+
+    def holds(self, data: npt.NDArray[Any], offset: int) -> bool:
+        """Whether an array is the file's bytes from ``offset`` on, and no other that took its place."""
+        start = np.frombuffer(self.mapping, np.uint8).__array_interface__["data"][0]
+        return bool(data.flags.c_contiguous and data.__array_interface__["data"][0] == start + offset)
 
     def check(self) -> None:
         """Raise ModelError where the file is no longer what was mapped."""
@@ -119,7 +127,7 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
     target = Path(path_text(path))
     temporary: str | None = None
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:100]}.", suffix=".tmp", dir=target.parent)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:50]}.", suffix=".tmp", dir=target.parent)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             for part in parts:
                 if isinstance(part, Range):

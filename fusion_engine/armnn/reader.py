@@ -6,7 +6,7 @@ The decoder gives tables; here they become nodes and edges by the contract of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from graphlib import CycleError, TopologicalSorter
 from math import prod
@@ -164,12 +164,24 @@ def _tensor(decoder: Decoder, mapped: MappedFile | None, values: dict[str, Any])
     if not vector:
         if info.elements or position is None:
             raise decoder.fault(f"a constant tensor of {info.data_type} {list(info.shape)} without its data")
-        return Tensor(info, np.empty(info.shape, info.dtype), untagged=not tag)
+        try:
+            return Tensor(info, np.empty(info.shape, info.dtype), untagged=not tag)
+        except ValueError:
+            raise _no_shape(decoder, info) from None
     count = decoder.length(vector, size)
     if count != prod(info.shape):
         raise decoder.fault(f"a constant tensor of shape {list(info.shape)} with {count} elements of {info.data_type}")
-    data = np.frombuffer(decoder.buffer, info.dtype, count, vector + 4).reshape(info.shape)
+    try:
+        data = np.frombuffer(decoder.buffer, info.dtype, count, vector + 4).reshape(info.shape)
+    except ValueError:
+        raise _no_shape(decoder, info) from None
     return Tensor(info, data, untagged=not tag, origin=None if mapped is None else Origin(mapped, vector + 4))
+
+
+def _no_shape(decoder: Decoder, info: TensorInfo) -> ModelError:
+    return decoder.fault(
+        f"a constant tensor of {len(info.shape)} dimensions {str(list(info.shape))[:80]}: no array can have that shape"
+    )
 
 
 class _Reader:
@@ -180,6 +192,7 @@ class _Reader:
         self.facts = facts
         self.graph: Network = new_network(facts.dialect)
         self.connections: list[tuple[int, int, int, int]] = []
+        self.slots = 0
 
     def read(self, layers: list[Union], root: dict[str, Any]) -> Network:
         for number, layer in enumerate(layers):
@@ -242,14 +255,22 @@ class _Reader:
                     "writes BFloat16: no fold touches it"
                 )
 
-    def _outputs(self, slots: Iterable[dict[str, Any]]) -> tuple[TensorInfo | None, ...]:
+    def _count_slots(self, number: int) -> None:
+        """Refuse files in which many layers share one vector of slots: each slot takes 4 bytes of the file."""
+        self.slots += number
+        if 4 * self.slots > self.decoder.size:
+            raise self.decoder.fault("layers share their slots: the file is damaged, or made to exhaust memory")
+
+    def _outputs(self, slots: Sequence[dict[str, Any]]) -> tuple[TensorInfo | None, ...]:
+        self._count_slots(len(slots))
         found = sorted(((slot.get("index", 0), slot.get("tensorInfo")) for slot in slots), key=lambda pair: pair[0])
         if [index for index, _ in found] != list(range(len(found))):
             raise self.decoder.fault(f"its output slots are numbered {[index for index, _ in found]}, not 0, 1, ...")
         return tuple(info for _, info in found)
 
-    def _inputs(self, key: int, slots: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    def _inputs(self, key: int, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Notes the connections; returns the attributes that only some layers have."""
+        self._count_slots(len(slots))
         indices, overrides, unconnected = [], {}, []
         for slot in slots:
             index = slot.get("index", 0)
@@ -301,14 +322,16 @@ class _Reader:
                 if node["type"] == kind:
                     by_id.setdefault(node["binding_id"] if by_binding else key, []).append(key)
             keys: list[int] = []
+            seen: set[int] = set()
             for stored in root.get(listed, ()):
                 number = stored if by_binding else stored & 0xFFFFFFFF
                 found = by_id.get(number, [])
                 if len(found) != 1:
                     what = f"no {kind}" if not found else f"{len(found)} {kind}s (layers {found})"
                     raise self.decoder.fault(f"{listed} names {number}, and {what} of this file has that id")
-                if found[0] in keys:
+                if found[0] in seen:
                     raise self.decoder.fault(f"{listed} names {number} twice")
+                seen.add(found[0])
                 keys.append(found[0])
             graph.graph["inputs" if kind == "Input" else "outputs"] = tuple(keys)
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import flatbuffers
 import numpy as np
 
 from fusion_engine.armnn.decode import MAX_BUFFER
@@ -111,12 +112,22 @@ class _Built:
         if not tensor.data.nbytes:
             return
         origin = tensor.origin
-        if origin is not None and isinstance(origin.source, MappedFile):
+        if (
+            origin is not None
+            and isinstance(origin.source, MappedFile)
+            and origin.source.holds(tensor.data, origin.offset)
+        ):
             yield Range(origin.source, origin.offset, tensor.data.nbytes)
         elif tensor.data.flags.c_contiguous:
             yield tensor.data.reshape(-1).view(np.uint8).data
         else:
             yield tensor.tobytes()
+
+
+_TOO_LARGE = (
+    f"the file would have {{}}: a FlatBuffers file ends below 2 GiB ({MAX_BUFFER} bytes at the most); "
+    "split the network or store its weights in a smaller type"
+)
 
 
 def _build(graph: Network) -> _Built:
@@ -126,13 +137,13 @@ def _build(graph: Network) -> _Built:
     writer = _Writer(graph, facts, blocks)
     root = writer.root()
     encoder = Encoder(facts)
-    head = encoder.finish(encoder.table(facts.root, root))
+    try:
+        head = encoder.finish(encoder.table(facts.root, root))
+    except flatbuffers.builder.BuilderSizeError:
+        raise ModelError(_TOO_LARGE.format("more than the builder takes")) from None
     total = len(head) + blocks.end
     if total > MAX_BUFFER:
-        raise ModelError(
-            f"the file would have {total} bytes: a FlatBuffers file ends below 2 GiB ({MAX_BUFFER} bytes at the most); "
-            "split the network or store its weights in a smaller type"
-        )
+        raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
     return _Built(head, blocks.blocks)
 
 
@@ -183,7 +194,7 @@ class _Writer:
         return {"layer": Tagged(kind.table.name, table)}
 
     def _input_slots(self, key: int, node: dict[str, Any]) -> list[dict[str, Any]]:
-        overrides = node.get("overrides", EMPTY)
+        overrides: dict[Any, Any] = node.get("overrides") or EMPTY
         slots = []
         for number, source in edges_into(self.graph, key):
             slot: dict[str, Any] = {"index": number, "connection": (self.index[source.layer], source.slot)}

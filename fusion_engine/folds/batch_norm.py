@@ -68,11 +68,11 @@ def check(workspace: Workspace, match: Match) -> Plan:
     )
     deviation = _deviation(workspace, norm, variance)
     place = workspace.describe(layer)
-    old_bias = np.zeros(channels) if bias is None else bias.tensor.data.astype(np.float64).reshape(channels)
+    old_bias = np.zeros(channels) if bias is None else _float64(bias.tensor).reshape(channels)
     with np.errstate(all="ignore"):
         scale = gamma / deviation
         shifted = (old_bias - mean) * scale + beta
-        scaled = weights.tensor.data.astype(np.float64) * weights.per_output_channel(scale)
+        scaled = _float64(weights.tensor) * weights.per_output_channel(scale)
     bias_like = _bias_like(weights) if bias is None else bias.tensor.info
     return Plan(
         layer,
@@ -281,8 +281,13 @@ def _statistic(workspace: Workspace, norm: int, field: str, channels: int) -> np
     _check_tensor(tensor, place)
     if tensor.info.elements != channels or max(tensor.info.shape, default=1) != channels:
         raise Refused(f"{place} has shape {tensor.info.shape} for {channels} output channels")
-    values: npt.NDArray[np.float64] = tensor.data.astype(np.float64).reshape(channels)
-    return values
+    return _float64(tensor).reshape(channels)
+
+
+def _float64(tensor: Tensor) -> npt.NDArray[np.float64]:
+    """The values in float64, without a warning of signalling NaNs: `_stored` refuses what comes of them."""
+    with np.errstate(all="ignore"):
+        return tensor.data.astype(np.float64)
 
 
 def _deviation(workspace: Workspace, norm: int, variance: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:

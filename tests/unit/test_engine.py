@@ -307,3 +307,23 @@ def test_a_group_is_made_once_and_is_no_refusal(net: Net) -> None:
     assert [name.split("/")[1] for name in names] == ["c", "r"]
     assert len({name.split("/")[0] for name in names}) == 1
     assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(fused)))) == fe.dumps(net.graph)
+
+
+def test_a_tensor_info_that_cannot_be_written_is_told() -> None:
+    net = Net()
+    conv = net.conv(net.input((1, 4, 4, 2)), W)
+    net.output(net.activation(net.batch_norm(conv, **BN), "ReLu"))
+    net.graph.nodes[conv]["outputs"] = (fe.TensorInfo((-1,)),)
+    rule = fe.FusingRule("Activation{BatchNormalization{Convolution2d{?}}}", into="AB")
+    fused = fe.fuse(net.graph, rule)
+    assert made(fused) == []
+    assert "cannot be written down" in reasons(fused)[0]
+
+
+def test_signalling_nans_are_refused_without_a_warning(net: Net) -> None:
+    x = net.input((1, 4, 4, 2))
+    weights = np.full((2, 1, 1, 2), 0x7FA00000, "<u4").view("<f4")
+    net.output(net.batch_norm(net.conv(x, weights), **BN))
+    fused = fe.fuse(net.graph, BATCH_NORM)
+    assert made(fused) == []
+    assert "NaN" in reasons(fused)[0] or "nan" in reasons(fused)[0]

@@ -374,3 +374,29 @@ def test_what_is_no_path_and_no_bytes_is_the_same_kind_of_error() -> None:
             fe.save(fe.new_network(), path)  # type: ignore[arg-type]
     with pytest.raises(ModelError, match="bytes of a file"):
         fe.loads("model.armnn")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("shape", [[1] * 65, [0, 2**32 - 1, 2**32 - 1, 2**32 - 1]])
+def test_shapes_that_no_array_can_have_are_refused(shape: list[int]) -> None:
+    values = [0] * (0 if 0 in shape else 1)
+    with pytest.raises(ModelError, match="no array can have that shape"):
+        fe.loads(constant({"info": info(shape), "data": Tagged("IntData", {"data": values})}))
+
+
+def test_layers_that_share_their_slots_are_refused() -> None:
+    """Shared vectors would multiply: 300 layers of 300 slots each, from a file with 300 slots in all."""
+    encoder = Encoder(schema())
+    shared = [slot_in(0, index=number) for number in range(300)]
+    offset = encoder._ready_reference(schema().tables["LayerBase"].by_name["inputSlots"])(shared)
+    plain = encoder._ready_reference
+    encoder._ready_reference = lambda f: (lambda value: offset) if f.name == "inputSlots" else plain(f)  # type: ignore[method-assign]
+    layers = [layer("Floor", number, shared, []) for number in range(300)]
+    root = encoder.table(schema().root, {"layers": layers, "inputIds": [], "outputIds": []})
+    with pytest.raises(ModelError, match="share their slots"):
+        fe.loads(bytes(encoder.finish(root)))
+
+
+def test_many_inputs_are_listed_in_linear_time() -> None:
+    layers = [layer("Input", number, [], [slot_out()], binding_id=number) for number in range(3000)]
+    graph = fe.loads(pack(layers, inputIds=list(range(3000)), featureVersions={"bindingIdsScheme": 1}))
+    assert graph.graph["inputs"] == tuple(range(3000))
