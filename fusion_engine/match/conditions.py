@@ -76,15 +76,12 @@ class Failure:
 
 @dataclass(frozen=True)
 class _Step:
-    """A test, ready to run: its operands, and its literals as they compare.
-
-    ``axes`` is None but for dimensions: then the number of extents of a literal, 0 without one.
-    """
+    """A test, ready to run: its operands, and its literals as they compare."""
 
     test: Test
     left: Any
     right: Any
-    axes: int | None
+    dimension: bool
     compare: Callable[[Any, Any], bool]
     then: int
     otherwise: int
@@ -139,19 +136,16 @@ def _side(workspace: Workspace, bound: Bound, side: Any) -> Any:
 def _holds(step: _Step, left: Any, right: Any) -> bool:
     if left is UNKNOWN or right is UNKNOWN:
         return False
-    if step.axes is not None:
-        return _dimensions(step.compare, left, right, step.axes)
+    if step.dimension:
+        return _dimensions(step.compare, left, right)
     return step.compare(left, right)
 
 
-def _dimensions(compare: Callable[[Any, Any], bool], left: Any, right: Any, axes: int) -> bool:
-    """Compare on every axis, or for ``<>`` see whether any differs.
-
-    ``axes`` is how many a literal has; between two values those count that both have.
-    """
-    axes = axes or min(len(left), len(right))
+def _dimensions(compare: Callable[[Any, Any], bool], left: tuple[Any, ...], right: tuple[Any, ...]) -> bool:
+    """Compare on every axis that both sides have, or for ``<>`` see whether any differs."""
+    axes = min(len(left), len(right))
     left, right = left[:axes], right[:axes]
-    if len(left) != len(right) or UNKNOWN in left or UNKNOWN in right:
+    if UNKNOWN in left or UNKNOWN in right:
         return False
     pairs = (compare(a, b) for a, b in zip(left, right, strict=True))
     return any(pairs) if compare is operator.ne else all(pairs)
@@ -208,7 +202,8 @@ def compile_constraint(constraint: Constraint) -> Program:
 
 def _step(test: Test, then: int, otherwise: int) -> _Step:
     left, right = _ready(test.left, test.right), _ready(test.right, test.left)
-    sides = (test.left, test.right)
-    literal = max((len(side) for side in sides if isinstance(side, tuple)), default=0)
-    dimension = literal or any(isinstance(side, Operand) and side.kind == "dimension" for side in sides)
-    return _Step(test, left, right, literal if dimension else None, _COMPARE[test.op], then, otherwise)
+    dimension = any(
+        isinstance(side, tuple) or (isinstance(side, Operand) and side.kind == "dimension")
+        for side in (test.left, test.right)
+    )
+    return _Step(test, left, right, dimension, _COMPARE[test.op], then, otherwise)

@@ -152,6 +152,10 @@ def test_a_near_miss_is_the_alternative_that_came_furthest(net: Net) -> None:
     assert miss.depth == 3
 
 
+def test_of_near_misses_that_came_as_far_the_first_is_told(net: Net) -> None:
+    assert shown(why(net, "Activation{Pad|Softmax}", "relu"))[0] == "Pad"
+
+
 def test_a_near_miss_is_of_the_text_that_came_furthest(net: Net) -> None:
     texts = ["Pooling2d{Pad}", "Pooling2d{Activation{Pad}}", "Pooling2d{Softmax}"]
     miss = why(net, texts, "pool")
