@@ -197,11 +197,13 @@ class _Run:
         self.choices.append((goal, self.frame, self.place, len(self.bound)))
 
     def _fail(self, reason: str, pattern: PatternLayer | None, layer: int, failure: Failure | None = None) -> bool:
+        """Note a failure where it is the furthest so far; that of a condition has its own reason."""
         miss = self.miss
         if miss is not None:
             depth = sum(entry.pattern is not None for entry in self.bound)
             if depth > miss.depth:
-                miss.depth, miss.reason, miss.text = depth, reason, self.compiled.text
+                miss.depth, miss.text = depth, self.compiled.text
+                miss.reason = reason if failure is None else failure.reason
                 miss.pattern, miss.layer, miss.failure = pattern, layer, failure
         return False
 
@@ -287,7 +289,7 @@ class _Run:
         if program is not None:
             failure = program.failure(workspace, self._where)
             if failure is not None:
-                return self._fail(failure.reason, pattern, key, failure)
+                return self._fail("", pattern, key, failure)
         if not self.compiled.ordered and pattern.inputs is not None and self._commutes(key):
             self._choice((AGAIN, (pattern, source, layouts), self.goal))
         return self._inputs(pattern, source, layouts, swapped=False)

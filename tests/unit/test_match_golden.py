@@ -25,7 +25,7 @@ COMPARISONS = ("==", "<>", "<", "<=", ">", ">=")
 def cases() -> Iterator[tuple[str, list[str]]]:
     """Title and lines of every case."""
     for path in sorted(FOLDER.glob("*.txt")):
-        title, lines = "", []
+        title, lines = "", list[str]()
         for line in path.read_text("utf-8").splitlines():
             if line.startswith("=== "):
                 if title:
