@@ -6,7 +6,6 @@ layers, ``base.layerType``, the dialect, shared or repeated bytes, absent agains
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -19,7 +18,7 @@ from fusion_engine.content import INFO_FIELDS, info_values, params_values, value
 from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.tensor import Tensor
-from fusion_engine.validation import validate
+from fusion_engine.validation import MALFORMED, validate
 
 __all__ = ["difference", "equal"]
 
@@ -68,7 +67,7 @@ def difference(a: Network, b: Network) -> str | None:
     try:
         if all(isinstance(graph, nx.DiGraph) and not graph.is_multigraph() for graph in (a, b)):
             return next(_Comparison(a, b).differences(), None)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
+    except MALFORMED as error:
         raise _malformed(a, b) or error from error
     raise _malformed(a, b) or TypeError("networks are compared")
 

@@ -7,7 +7,6 @@ that is as its last scan, which changed nothing, left it.
 
 from __future__ import annotations
 
-import struct
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -16,12 +15,13 @@ from typing import Any, Protocol
 import networkx as nx
 
 from fusion_engine import group, opaque
-from fusion_engine.errors import FuseError, ModelError, RuleLoopError
+from fusion_engine.errors import FuseError, RuleLoopError
 from fusion_engine.folds import Fold, Refused, find_fold
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import compile_rule
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Network
+from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
 __all__ = ["Fusion", "LayerRef", "Refusal", "fuse"]
@@ -169,20 +169,8 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     chosen = _rules(rules)
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
-    try:
+    with blaming(graph, "cannot be fused"):
         return _fuse(graph, chosen)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
-        _blame_the_network(graph, error)
-        raise
-
-
-def _blame_the_network(graph: Network, error: Exception) -> None:
-    """Raise the network's first problem, where it has one: it is what the error came from."""
-    from fusion_engine.validation import validate
-
-    problems = validate(graph)
-    if problems:
-        raise ModelError(f"cannot be fused: {problems[0].message}") from error
 
 
 def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:

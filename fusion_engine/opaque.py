@@ -26,6 +26,7 @@ from fusion_engine.network import EMPTY, FrozenDict, Source, default_value
 from fusion_engine.recipe_values import Wrong, info_to_json, params_to_json
 from fusion_engine.schema import schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
+from fusion_engine.weights import WEIGHTED
 from fusion_engine.workspace import PARAMETER_SLOTS, Workspace
 
 __all__ = ["WARNING", "OpaquePlan", "OpaqueRule", "apply", "check", "former", "settle", "to_dialect"]
@@ -273,7 +274,6 @@ class _Content:
 
 
 _BY_DATA_LAYOUT = {"NHWC": "OHWI", "NCHW": "OIHW"}
-_CHANNELS = frozenset({*PARAMETER_SLOTS, "TransposeConvolution2d"})
 
 
 def _layout(workspace: Workspace, key: int, tensor: Tensor | None, field: str) -> str | None:
@@ -284,7 +284,7 @@ def _layout(workspace: Workspace, key: int, tensor: Tensor | None, field: str) -
     """
     kind = workspace.type(key)
     layout = ""
-    if kind == "BatchNormalization" or (field == "biases" and kind in _CHANNELS):
+    if kind == "BatchNormalization" or (field == "biases" and kind in WEIGHTED):
         layout = "C"
     elif field == "weights":
         match kind:

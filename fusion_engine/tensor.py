@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from fusion_engine.errors import ModelError, nearest
 
-__all__ = ["ALIASES", "DTYPES", "FLOATS", "PAYLOADS", "Origin", "Tensor", "TensorInfo", "same_tensor"]
+__all__ = ["ALIASES", "DTYPES", "FLOATS", "PAYLOADS", "Origin", "Tensor", "TensorInfo"]
 
 DTYPES: dict[str, np.dtype[Any]] = {
     "Float16": np.dtype("<f2"),
@@ -170,20 +170,23 @@ class Tensor:
         return Tensor(info, np.ascontiguousarray(data, dtype=info.dtype).reshape(info.shape))
 
     def tobytes(self) -> bytes:
-        """The elements as the file stores them."""
+        """The elements as the file stores them.
+
+        Raises
+        ------
+        ModelError
+            Where they lie in a mapped file that was changed since it was loaded.
+        """
+        self.require_intact()
         return self.data.tobytes()
+
+    def require_intact(self) -> None:
+        """Raise ModelError where the elements lie in a mapped file that was changed since: before every bulk use."""
+        if self.origin is not None:
+            self.origin.source.check()
 
     @property
     def memory(self) -> tuple[Any, ...]:
         """Where the elements lie, address first: equal for tensors that share them in the same order."""
         data = self.data
         return (data.__array_interface__["data"][0], data.nbytes, None if data.flags.c_contiguous else data.strides)
-
-
-def same_tensor(a: Tensor | None, b: Tensor | None) -> bool:
-    """Whether two tensors have equal TensorInfo and equal bytes (NaN and -0 by their bits)."""
-    if a is None or b is None:
-        return a is b
-    if a is b:
-        return True
-    return a.info == b.info and (a.memory == b.memory or a.tobytes() == b.tobytes())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from fusion_engine.network import EMPTY, FrozenDict, Network, Source
 from fusion_engine.recipe_values import info_from_json, params_from_json
 from fusion_engine.recipes import fault_of
 from fusion_engine.schema import schema
+from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
 __all__ = ["unfuse"]
@@ -60,15 +60,8 @@ def unfuse(graph: Network) -> Network:
     """
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
-    try:
+    with blaming(graph, "cannot be unfused"):
         return _unfuse(graph)
-    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error) as error:
-        from fusion_engine.validation import validate
-
-        problems = validate(graph)
-        if problems:
-            raise ModelError(f"cannot be unfused: {problems[0].message}") from error
-        raise
 
 
 def _unfuse(graph: Network) -> Network:

@@ -6,7 +6,9 @@ raises on it. What holds for a layer type is data: the compiled schema and ``sch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -86,6 +88,27 @@ def validate(graph: Network) -> tuple[Problem, ...]:
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         return (Problem(None, f"a network is a networkx.DiGraph, not a {type(graph).__name__}"),)
     return _Validator(graph).run()
+
+
+MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
+"""What Python raises where a network's attributes are not what they should be."""
+
+
+@contextmanager
+def blaming(graph: Network, what: str) -> Iterator[None]:
+    """Turn an error in work on a network into its first problem, where it has one: that is what it came from.
+
+    Raises
+    ------
+    ModelError
+        ``what`` (``cannot be fused``) and the problem.
+    """
+    try:
+        yield
+    except MALFORMED as error:
+        for problem in validate(graph):
+            raise ModelError(f"{what}: {problem.message}", place=problem.place) from error
+        raise
 
 
 def require_valid(graph: Network) -> None:

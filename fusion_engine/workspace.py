@@ -279,12 +279,6 @@ class Workspace:
         self.graph.add_edges_from((source, key, {"slots": tuple(pairs)}) for source, pairs in slots.items())
         self._touch(key, *former, *slots)
 
-    def move_uses(self, old: int, new: int) -> None:
-        """Let every consumer of ``old`` read the same output slot of ``new`` instead."""
-        for use in self.uses(old):
-            self.disconnect(use.layer, use.input_slot)
-            self.connect(Source(new, use.slot), use.layer, use.input_slot)
-
     def remove(self, key: int) -> None:
         """Remove a layer and its connections."""
         neighbours = {*self.graph.pred[key], *self.graph.succ[key]}

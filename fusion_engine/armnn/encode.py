@@ -20,7 +20,7 @@ from fusion_engine.schema import SCALARS, Enum, Field, Schema, float32
 __all__ = ["ALIGNMENT", "Encoder", "Outside", "Tagged"]
 
 ALIGNMENT = 8
-"""Alignment of the end of the built part, in bytes."""
+"""Alignment of the end of the built part, and so of the elements that lie behind it, in bytes."""
 
 
 @dataclass(frozen=True)

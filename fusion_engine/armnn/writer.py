@@ -15,7 +15,7 @@ import flatbuffers
 import numpy as np
 
 from fusion_engine.armnn.decode import MAX_BUFFER
-from fusion_engine.armnn.encode import Encoder, Outside, Tagged
+from fusion_engine.armnn.encode import ALIGNMENT, Encoder, Outside, Tagged
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.errors import ModelError
@@ -25,9 +25,6 @@ from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
 from fusion_engine.validation import require_valid
 
 __all__ = ["dumps", "save"]
-
-ALIGNMENT = 8
-"""Alignment of the elements of every vector of constant data, in bytes."""
 
 
 def save(graph: Network, path: StrPath) -> None:

@@ -286,6 +286,7 @@ def _statistic(workspace: Workspace, norm: int, field: str, channels: int) -> np
 
 def _float64(tensor: Tensor) -> npt.NDArray[np.float64]:
     """The values in float64, without a warning of signalling NaNs: `_stored` refuses what comes of them."""
+    tensor.require_intact()
     with np.errstate(all="ignore"):
         return tensor.data.astype(np.float64)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 from pathlib import Path
 from typing import Any
@@ -400,3 +401,16 @@ def test_many_inputs_are_listed_in_linear_time() -> None:
     layers = [layer("Input", number, [], [slot_out()], binding_id=number) for number in range(3000)]
     graph = fe.loads(pack(layers, inputIds=list(range(3000)), featureVersions={"bindingIdsScheme": 1}))
     assert graph.graph["inputs"] == tuple(range(3000))
+
+
+def test_a_change_of_a_mapped_file_is_noticed_wherever_weights_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "READ_WHOLE", 16)
+    shutil.copy(Path(__file__).parents[2] / "examples" / "models" / "digits.armnn", tmp_path / "m.armnn")
+    graph, same = fe.load(tmp_path / "m.armnn"), fe.load(tmp_path / "m.armnn")
+    assert fe.equal(graph, same)
+    os.truncate(tmp_path / "m.armnn", 100)
+    for work in (lambda: fe.equal(graph, same), lambda: fe.fuse(graph, fe.load_rules("armnn"))):
+        with pytest.raises(ModelError, match="changed while in use"):
+            work()

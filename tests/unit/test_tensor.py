@@ -10,7 +10,7 @@ import pytest
 
 from fusion_engine.errors import ModelError
 from fusion_engine.schema import schema
-from fusion_engine.tensor import ALIASES, DTYPES, FLOATS, PAYLOADS, Tensor, TensorInfo, same_tensor
+from fusion_engine.tensor import ALIASES, DTYPES, FLOATS, PAYLOADS, Tensor, TensorInfo
 
 
 def test_every_data_type_of_the_schema_has_a_dtype_and_a_payload() -> None:
@@ -67,7 +67,6 @@ def test_data_is_contiguous() -> None:
     assert turned.data.flags.c_contiguous
     assert turned.tobytes() == np.array([0, 2, 1, 3], np.float32).tobytes()
     assert straight.memory != turned.memory
-    assert not same_tensor(straight, turned)
 
 
 @pytest.mark.parametrize(
@@ -122,24 +121,6 @@ def test_memory_is_what_sharing_goes_by() -> None:
     assert a.memory == b.memory
     assert Tensor.of(values).memory != a.memory
     assert Tensor(TensorInfo((2,)), values[:2]).memory != a.memory
-
-
-@pytest.mark.parametrize(
-    ("a", "b", "same"),
-    [
-        (Tensor.of([1.0, float("nan")]), Tensor.of([1.0, float("nan")]), True),
-        (Tensor.of([0.0]), Tensor.of([-0.0]), False),
-        (Tensor.of([1]), Tensor.of([[1]]), False),
-        (Tensor.of([1]), Tensor.of([1], quantization_scale=1.0), False),
-        (Tensor.of([0]), Tensor.of([0], "Signed32"), False),
-        (Tensor.of([1]), None, False),
-        (None, None, True),
-    ],
-)
-def test_same_tensor(a: Tensor | None, b: Tensor | None, same: bool) -> None:
-    assert same_tensor(a, b) is same
-    assert same_tensor(b, a) is same
-    assert same_tensor(a, a)
 
 
 @pytest.mark.parametrize(("values", "data_type"), [([1], "Float23"), ([[1], [1, 2]], "Float32"), (["a"], "Float32")])

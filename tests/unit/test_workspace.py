@@ -97,29 +97,6 @@ def test_data_inputs_follow_the_type_of_their_source() -> None:
     consistent(work)
 
 
-def test_move_uses() -> None:
-    net, keys = sample()
-    work = Workspace(net.graph)
-    new = work.add("Floor", "new", (TensorInfo((1, 1, 1, 1)),))
-    consistent(work)
-    work.move_uses(keys["relu"], new)
-    assert work.uses(new) == (Use(0, keys["y"], 0), Use(0, keys["z"], 0))
-    assert work.uses(keys["relu"]) == ()
-    assert work.source(keys["y"], 0) == Source(new, 0)
-    consistent(work)
-
-
-def test_move_uses_keeps_slots() -> None:
-    net = Net()
-    split = net.splitter(net.input((1, 2)), 1, [1, 1])
-    sub = net.layer("Subtraction", (split, 1), (split, 0))
-    work = Workspace(net.graph)
-    new = work.add("StandIn", "new", work.outputs(split))
-    work.move_uses(split, new)
-    assert work.inputs(sub) == ((0, Source(new, 1)), (1, Source(new, 0)))
-    consistent(work)
-
-
 def test_take_over() -> None:
     net, keys = sample()
     work = Workspace(net.graph)
