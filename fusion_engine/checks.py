@@ -124,6 +124,9 @@ _INFO_TYPES = (
 SCALAR = 2
 """Dimensionality::Scalar of a TensorInfo."""
 
+MAX_RANK = 5
+"""Dimensions of a tensor that real readers take (``MaxNumOfTensorDimensions``; 20.08 and 23.08 reject 6)."""
+
 
 def info_fault(info: Any, facts: Schema) -> str | None:
     """What is wrong with a TensorInfo for a dialect."""
@@ -141,6 +144,10 @@ def info_fault(info: Any, facts: Schema) -> str | None:
             return f"has the {name} {shown(value)}, which a TensorInfo cannot hold"
     if info.dimensionality == SCALAR and info.shape:
         return f"is a scalar (dimensionality 2) with the shape {shown(info.shape)}"
+    if info.dimensionality == 1 and not info.shape:
+        return "has no dimensions: real readers reject it; a scalar has dimensionality 2, an unknown shape 0"
+    if len(info.shape) > MAX_RANK:
+        return f"has {len(info.shape)} dimensions: real readers take at most {MAX_RANK}"
     specified = len(info.dimension_specificity)
     if info.dimensionality != SCALAR and specified not in (0, len(info.shape)):
         return f"has {specified} entries of dimension_specificity for the shape {shown(info.shape)}"

@@ -91,6 +91,11 @@ class TensorInfo:
         """Whether every extent of ``shape`` is known."""
         return self.dimensionality != 0 and all(self.dimension_specificity)
 
+    def reshaped(self, shape: tuple[int, ...]) -> TensorInfo:
+        """The same with another shape, all of it known: ``()`` makes it a scalar (dimensionality 2)."""
+        specific = (True,) * len(shape) if self.dimension_specificity else ()
+        return replace(self, shape=shape, dimensionality=1 if shape else 2, dimension_specificity=specific)
+
     @property
     def quantization(self) -> tuple[Any, ...]:
         """What makes two quantized tensors of a type hold the same values: comparable, hashable."""
@@ -144,7 +149,7 @@ class Tensor:
 
     @classmethod
     def of(cls, values: npt.ArrayLike, data_type: str = "Float32", **quantization: Any) -> Tensor:
-        """A tensor of ``values``, copied and converted to the data type.
+        """A tensor of ``values``, copied and converted to the data type; a single value makes a scalar.
 
         Raises
         ------
@@ -162,11 +167,11 @@ class Tensor:
             data = np.array(values, dtype=DTYPES[data_type], order="C")
         except (OverflowError, TypeError, ValueError) as error:
             raise ModelError(f"no values for a tensor of {data_type}: {error}") from error
-        return cls(TensorInfo(data.shape, data_type, **quantization), data)
+        return cls(TensorInfo(data.shape, data_type, **quantization).reshaped(data.shape), data)
 
     def with_data(self, data: npt.NDArray[Any], shape: Sequence[int] | None = None) -> Tensor:
         """A tensor of other values, of the same data type and quantization."""
-        info = self.info if shape is None else replace(self.info, shape=tuple(shape))
+        info = self.info if shape is None else self.info.reshaped(tuple(shape))
         return Tensor(info, np.ascontiguousarray(data, dtype=info.dtype).reshape(info.shape))
 
     def tobytes(self) -> bytes:

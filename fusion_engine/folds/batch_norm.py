@@ -11,7 +11,7 @@ each tensor is stored in. A layer without bias gets one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -308,9 +308,7 @@ def _deviation(workspace: Workspace, norm: int, variance: npt.NDArray[np.float64
 
 def _bias_like(weights: Weights) -> TensorInfo:
     """TensorInfo of a bias for a layer that has none, after its weights."""
-    info = weights.tensor.info
-    specific = (True,) if info.dimension_specificity else ()
-    return replace(info, shape=(weights.output_channels,), dimensionality=1, dimension_specificity=specific)
+    return weights.tensor.info.reshaped((weights.output_channels,))
 
 
 def _stored(values: npt.NDArray[np.float64], info: TensorInfo, place: str) -> Tensor:

@@ -127,3 +127,21 @@ def test_memory_is_what_sharing_goes_by() -> None:
 def test_values_that_are_none_of_the_type_are_one_kind_of_error(values: list[object], data_type: str) -> None:
     with pytest.raises(ModelError):
         Tensor.of(values, data_type)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("shape", "specific", "dimensionality", "kept"),
+    [((), (True,), 2, ()), ((6,), (), 1, ()), ((3, 2), (True,), 1, (True, True))],
+)
+def test_another_shape_of_the_same_elements_is_known_whole(
+    shape: tuple[int, ...], specific: tuple[bool, ...], dimensionality: int, kept: tuple[bool, ...]
+) -> None:
+    info = TensorInfo((6,), "QAsymmU8", 0.5, 3, dimension_specificity=specific)
+    expected = TensorInfo(shape, "QAsymmU8", 0.5, 3, dimensionality=dimensionality, dimension_specificity=kept)
+    assert info.reshaped(shape) == expected
+
+
+def test_a_single_value_is_a_scalar() -> None:
+    tensor = Tensor.of(3.5)
+    assert (tensor.info.shape, tensor.info.dimensionality, tensor.data[()]) == ((), 2, 3.5)
+    assert tensor.with_data(np.array([2.0]), (1,)).info == TensorInfo((1,))

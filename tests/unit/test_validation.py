@@ -259,6 +259,11 @@ INFO = TensorInfo((1, 2, 2, 2))
             "output slot 0 has the DataType 'float32', which there is not (did you mean 'Float32' or 'Float16'?)",
         ),
         (replace(INFO, data_type=1), "output slot 0 has the DataType 1, which there is not"),
+        (replace(INFO, shape=(1,) * 6), "output slot 0 has 6 dimensions: real readers take at most 5"),
+        (
+            replace(INFO, shape=()),
+            "output slot 0 has no dimensions: real readers reject it; a scalar has dimensionality 2, an unknown shape 0",
+        ),
         (replace(INFO, shape=[1, 2]), "output slot 0 has the shape [1, 2], which a TensorInfo cannot hold"),
         (replace(INFO, shape=(1, -2)), "output slot 0 has the shape (1, -2), which a TensorInfo cannot hold"),
         (replace(INFO, shape=(1.0,)), "output slot 0 has the shape (1.0,), which a TensorInfo cannot hold"),
@@ -288,6 +293,11 @@ def test_tensor_infos(info: Any, text: str) -> None:
 def test_scalars_are_right() -> None:
     scalar = TensorInfo((), dimensionality=2, dimension_specificity=(True,))
     assert changed(3, outputs=(scalar,)) == changed(3, outputs=[INFO]) == []
+
+
+@pytest.mark.parametrize("info", [TensorInfo((1,) * 5), TensorInfo((), dimensionality=0)])
+def test_the_most_and_the_fewest_dimensions_are_right(info: TensorInfo) -> None:
+    assert changed(3, outputs=(info,)) == []
 
 
 def test_outputs_that_are_no_tuple() -> None:
