@@ -16,7 +16,7 @@ import networkx as nx
 
 from fusion_engine import group, opaque
 from fusion_engine.errors import FuseError, RuleLoopError
-from fusion_engine.folds import Fold, Refused, find_fold
+from fusion_engine.folds import Fold, Inapplicable, Refused, find_fold
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import compile_rule
 from fusion_engine.match.binding import Match
@@ -120,7 +120,8 @@ class _Runner:
 
     def apply(self, workspace: Workspace, match: Match, plan: Any) -> Fusion:
         """Carry out a plan."""
-        layers = tuple(_ref(workspace, key) for key in match.layers)
+        keys = match.layers if self.fold is None or self.fold.layers is None else self.fold.layers(plan)
+        layers = tuple(_ref(workspace, key) for key in keys)
         if self.fold is not None:
             result = workspace.type(self.fold.apply(workspace, match, plan))
         elif self.rule.group is not None:
@@ -227,6 +228,8 @@ def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
                 continue  # a grouped layer is matched by folds only
             try:
                 plan = runner.check(workspace, match)
+            except Inapplicable:
+                continue
             except Refused as refused:
                 reason = reason or refused.reason
                 continue

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusion_engine.match.binding import Match
     from fusion_engine.workspace import Workspace
 
-__all__ = ["ENTRY_POINTS", "Fold", "Refused", "find_fold", "fold_names"]
+__all__ = ["ENTRY_POINTS", "Fold", "Inapplicable", "Refused", "find_fold", "fold_names"]
 
 ENTRY_POINTS = "fusion_engine.folds"
 """The entry-point group of third parties' folds."""
@@ -39,6 +39,13 @@ class Refused(Exception):
         super().__init__(reason)
 
 
+class Inapplicable(Refused):
+    """The match holds nothing that the fold is about, so there is nothing to tell: ``fuse`` keeps no record of it.
+
+    For folds that find their layers themselves and so are asked about every layer of their root types.
+    """
+
+
 @dataclass(frozen=True)
 class Fold:
     """A fold: preconditions and rewrite.
@@ -51,12 +58,17 @@ class Fold:
         ``apply(workspace, match, plan) -> key``: makes the result, which keeps the root's key and
         name, and removes what it consumed.
     roots
-        Root types of a fold that needs no ``match`` in a rule; empty for all others.
+        Root types of a fold that needs no ``match`` in a rule; empty for all others. Such a fold itself
+        sees to it that what it takes away is used nowhere else.
+    layers
+        ``layers(plan) -> keys``: what a plan of such a fold takes in, the root first, for the record;
+        None where that is what the match holds.
     """
 
     check: Callable[[Workspace, Match], Any]
     apply: Callable[[Workspace, Match, Any], int]
     roots: frozenset[str] = frozenset()
+    layers: Callable[[Any], tuple[int, ...]] | None = None
 
 
 OWN = {
