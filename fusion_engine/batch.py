@@ -288,6 +288,7 @@ def internal(error: Exception) -> str:
 
 def _process(job: Job, change: Change, done: str, dry_run: bool) -> ModelReport:
     from fusion_engine import dumps, load, save
+    from fusion_engine.network import warnings_of
     from fusion_engine.overview import cautions
 
     if job.fault is not None:
@@ -315,7 +316,7 @@ def _process(job: Job, change: Change, done: str, dry_run: bool) -> ModelReport:
         Layers.of(result if changed else graph),
         tuple(result.graph.get("fusions", ())),
         tuple(result.graph.get("refusals", ())),
-        tuple(dict.fromkeys((*result.graph.get("warnings", ()), *cautions(graph)))),
+        tuple(dict.fromkeys((*warnings_of(result), *cautions(graph)))),
     )
 
 

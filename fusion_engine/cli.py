@@ -288,6 +288,7 @@ def _lint(arguments: argparse.Namespace, console: Console) -> int:
 
 def _inspect(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine import ModelError, load, validate
+    from fusion_engine.network import warnings_of
     from fusion_engine.overview import cautions, overview
     from fusion_engine.tables import overview_lines
 
@@ -298,7 +299,7 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> int:
         return FAILED
     found = {"path": arguments.model, **overview(graph)}
     problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
-    found["warnings"] = [*graph.graph.get("warnings", ()), *cautions(graph), *problems]
+    found["warnings"] = [*warnings_of(graph), *cautions(graph), *problems]
     if arguments.json:
         import json
 

@@ -20,7 +20,7 @@ from fusion_engine.folds import Fold, Inapplicable, Refused, find_fold
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import compile_rule
 from fusion_engine.match.binding import Match
-from fusion_engine.network import Network
+from fusion_engine.network import Network, warnings_of
 from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
@@ -210,7 +210,7 @@ def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
     result = workspace.graph
     result.graph["fusions"] = tuple(fusions)
     result.graph["refusals"] = tuple(refusal for runner in runners for refusal in runner.refusals)
-    result.graph["warnings"] = tuple(dict.fromkeys((*result.graph.get("warnings", ()), *warnings)))
+    result.graph["warnings"] = tuple(dict.fromkeys((*warnings_of(result), *warnings)))
     return result
 
 

@@ -175,6 +175,12 @@ def consumers(graph: Network, layer: int) -> list[Use]:
     return found
 
 
+def warnings_of(graph: Network) -> tuple[str, ...]:
+    """What ``graph["warnings"]`` says; nothing where a user has put something else there."""
+    found: Any = graph.graph.get("warnings", ())
+    return tuple(text for text in found if isinstance(text, str)) if isinstance(found, tuple | list) else ()
+
+
 def describe(graph: Network, layer: int) -> str:
     """``layer 14 'relu_3'``: how messages name a layer."""
     return f"layer {layer} {graph.nodes[layer].get('name', '')!r}"

@@ -241,7 +241,7 @@ class _Content:
             ],
             "outputs": [info_to_json(info) for info in workspace.outputs(key)],
             "overrides": [
-                {"slot": slot, "isOverridden": bool(overrides[slot][0]), "info": info_to_json(overrides[slot][1])}
+                {"slot": int(slot), "isOverridden": bool(overrides[slot][0]), "info": info_to_json(overrides[slot][1])}
                 for slot in sorted(overrides)
             ],
         }
@@ -344,7 +344,8 @@ def former(workspace: Workspace) -> tuple[str, tuple[int, int, int]]:
     found: tuple[str, tuple[int, int, int]] | None = workspace.memo.get("opaque.former")
     if found is None:
         graph = workspace.graph.graph
-        found = (graph.get("dialect", "current"), tuple(graph.get("feature_versions", (1, 1, 1))))
+        bindings, scheme, as_inputs = graph.get("feature_versions", (1, 1, 1))
+        found = (graph.get("dialect", "current"), (int(bindings), int(scheme), int(as_inputs)))
         first = _first(workspace, (k for k in workspace.of_type("StandIn") if workspace.recipe(k) is not None))
         recipe = None if first is None else workspace.recipe(first)
         if recipe is not None:

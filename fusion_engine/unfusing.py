@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import networkx as nx
 from fusion_engine import opaque
 from fusion_engine.errors import FuseError, ModelError
 from fusion_engine.group import group_of
-from fusion_engine.network import EMPTY, FrozenDict, Network, Source
+from fusion_engine.network import EMPTY, FrozenDict, Network, Source, warnings_of
 from fusion_engine.recipe_values import info_from_json, params_from_json
 from fusion_engine.recipes import fault_of
 from fusion_engine.schema import schema
@@ -76,6 +77,7 @@ def _unfuse(graph: Network) -> Network:
                     notes.append(f"{workspace.describe(key)} is left as it is: {fault_of(workspace.graph, key)}")
                 else:
                     pending.append((key, recipe))
+        pending = _with_own_recipes(workspace, pending, notes)
     if pending:
         former = _former(workspace, pending)
         restored = _expand_all(workspace, pending)
@@ -88,11 +90,27 @@ def _unfuse(graph: Network) -> Network:
     result = workspace.graph
     for record in ("fusions", "refusals"):
         result.graph.pop(record, None)
-    kept = [text for text in result.graph.pop("warnings", ()) if not (pending and text.startswith(opaque.WARNING))]
+    kept = [text for text in warnings_of(result) if not (pending and text.startswith(opaque.WARNING))]
+    result.graph.pop("warnings", None)
     warnings = tuple(dict.fromkeys((*kept, *notes)))
     if warnings:
         result.graph["warnings"] = warnings
     return result
+
+
+def _with_own_recipes(
+    workspace: Workspace, pending: list[tuple[int, Mapping[str, Any]]], notes: list[str]
+) -> list[tuple[int, Mapping[str, Any]]]:
+    """Those that have their recipe for themselves, as fusing gives it: a small file could multiply a shared one."""
+    recipes = [workspace.tensor(workspace.inputs(key)[-1][1].layer).memory for key, _ in pending]
+    users = Counter(recipes)
+    for (key, _), held in zip(pending, recipes, strict=True):
+        if users[held] > 1:
+            notes.append(
+                f"{workspace.describe(key)} is left as it is: {users[held]} StandIns share its recipe's bytes, and "
+                "fusing gives each its own"
+            )
+    return [entry for entry, held in zip(pending, recipes, strict=True) if users[held] == 1]
 
 
 def _former(workspace: Workspace, pending: list[tuple[int, Mapping[str, Any]]]) -> tuple[str, tuple[int, int, int]]:

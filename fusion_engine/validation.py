@@ -304,6 +304,8 @@ class _Validator:
             return
         params = self._right_params(plan, node.get("params"))
         constants = self._constants(plan, node.get("constants"))
+        if not plan.kind.bindable and node.get("binding_id") is not None:
+            self._say("it has a binding_id, which only Input and Output have: remove it")
         if plan.kind.bindable and scalar_fault("int", node.get("binding_id")) is not None:
             self._say(f"its binding_id is {shown(node.get('binding_id'))}: it is an int of 32 bits")
         inputs = self._inputs(node)

@@ -178,6 +178,16 @@ def test_overrides_go_along_and_come_back() -> None:
     assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(graph)))) == fe.dumps(net.graph)
 
 
+def test_integers_of_numpy_are_integers() -> None:
+    net, keys = norm_net("constant")
+    net.graph.graph["feature_versions"] = tuple(np.array([1, 1, 1]))
+    overrides: dict[Any, Any] = {np.int64(1): (True, None)}
+    net.graph.nodes[keys["conv"]]["overrides"] = FrozenDict(overrides)
+    assert fe.validate(net.graph) == ()
+    graph = fuse_layers(net.graph, [keys["norm"], keys["conv"]])
+    assert fe.dumps(fe.unfuse(fe.loads(fe.dumps(graph)))) == fe.dumps(net.graph)
+
+
 def test_names_are_unique() -> None:
     net = Net(form="member")
     x = net.input((1, 1, 1, 1), name="Fused:relu/recipe")

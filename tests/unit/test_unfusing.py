@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import fusion_engine as fe
-from fusion_engine.network import EMPTY, Network, bare_copy, edges_into
+from fusion_engine.network import EMPTY, Network, bare_copy, connect, disconnect, edges_into
 from fusion_engine.tensor import Tensor, TensorInfo
 from tests.support.nets import Net, shuffled
-from tests.support.opaques import fuse_layers
+from tests.support.opaques import fuse_layers, recipe_key
 
 
 def back_to_the_byte(fused: Network, graph: Network) -> None:
@@ -137,6 +137,42 @@ def test_foreign_stand_ins_are_left_and_told() -> None:
     left = fe.unfuse(fuse_layers(net.graph, [floor]))
     assert fe.difference(left, net.graph) is None
     assert left.graph["warnings"] == ("layer 2 'theirs' is left as it is: its last input is no recipe",)
+
+
+@pytest.mark.parametrize("by", ["one Constant", "bytes"])
+def test_a_recipe_that_serves_several_is_left_and_told(by: str) -> None:
+    """A small file with one long recipe for hundreds of StandIns would come back as hundreds of thousands of layers."""
+    net = Net()
+    x = net.input((1, 2), name="x")
+    floors = [net.layer("Floor", x, name="f") for _ in range(3)]
+    for floor in floors:
+        net.output(floor)
+    fused = net.graph
+    for floor in floors:
+        fused = fuse_layers(fused, [floor])
+    recipes = [recipe_key(fused, floor) for floor in floors]
+    if by == "bytes":
+        fused.nodes[recipes[1]]["constants"] = fused.nodes[recipes[0]]["constants"]
+    else:
+        disconnect(fused, floors[1], 1)
+        fused.remove_node(recipes[1])
+        connect(fused, recipes[0], floors[1], 0, 1)
+    again = fe.unfuse(fe.loads(fe.dumps(fused)))
+    assert sorted(node["type"] for _, node in again.nodes(data=True) if node["name"].startswith("f")) == ["Floor"]
+    assert [text.partition(" is left as it is: ")[2] for text in again.graph["warnings"]] == [
+        "2 StandIns share its recipe's bytes, and fusing gives each its own"
+    ] * 2
+
+
+@pytest.mark.parametrize("warnings", [None, "text", 5, [1, "kept"], ("kept", None)])
+def test_warnings_that_are_no_tuple_of_str(warnings: Any) -> None:
+    net, _ = shared_net()
+    net.graph.graph["warnings"] = warnings
+    rule = fe.FusingRule("BatchNormalization{Convolution2d}", into="K")
+    fused = fe.fuse(net.graph, rule)
+    kept = ("kept",) if isinstance(warnings, list | tuple) else ()
+    assert fused.graph["warnings"] == kept
+    assert fe.unfuse(fused).graph.get("warnings", ()) == kept
 
 
 def test_what_is_no_network() -> None:

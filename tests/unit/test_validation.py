@@ -262,7 +262,8 @@ INFO = TensorInfo((1, 2, 2, 2))
         (replace(INFO, shape=(1,) * 6), "output slot 0 has 6 dimensions: real readers take at most 5"),
         (
             replace(INFO, shape=()),
-            "output slot 0 has no dimensions: real readers reject it; a scalar has dimensionality 2, an unknown shape 0",
+            "output slot 0 has no dimensions: real readers reject it; "
+            "a scalar has dimensionality 2, an unknown shape 0",
         ),
         (replace(INFO, shape=[1, 2]), "output slot 0 has the shape [1, 2], which a TensorInfo cannot hold"),
         (replace(INFO, shape=(1, -2)), "output slot 0 has the shape (1, -2), which a TensorInfo cannot hold"),
@@ -288,6 +289,11 @@ INFO = TensorInfo((1, 2, 2, 2))
 )
 def test_tensor_infos(info: Any, text: str) -> None:
     assert changed(3, outputs=(info,)) == [f"layer 3 'conv': {text}"]
+
+
+def test_a_binding_id_of_a_layer_that_has_none() -> None:
+    text = "layer 3 'conv': it has a binding_id, which only Input and Output have: remove it"
+    assert (changed(3, binding_id=0), changed(3, binding_id=None)) == ([text], [])
 
 
 def test_scalars_are_right() -> None:
