@@ -102,7 +102,8 @@ def _with_own_recipes(
     workspace: Workspace, pending: list[tuple[int, Mapping[str, Any]]], notes: list[str]
 ) -> list[tuple[int, Mapping[str, Any]]]:
     """Those that have their recipe for themselves, as fusing gives it: a small file could multiply a shared one."""
-    recipes = [workspace.tensor(workspace.inputs(key)[-1][1].layer).memory for key, _ in pending]
+    tensors = [workspace.tensor(workspace.inputs(key)[-1][1].layer) for key, _ in pending]
+    recipes = [tensor and tensor.memory for tensor in tensors]
     users = Counter(recipes)
     for (key, _), held in zip(pending, recipes, strict=True):
         if users[held] > 1:
