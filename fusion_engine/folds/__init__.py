@@ -73,6 +73,9 @@ class Fold:
 
 OWN = {
     "batch-norm": "fusion_engine.folds.batch_norm",
+    "batch-norm-chain": "fusion_engine.folds.batch_norm_chain",
+    "scale": "fusion_engine.folds.scale",
+    "shift": "fusion_engine.folds.shift",
 }
 """The folds of this package: the module of each, whose ``FOLD`` it is."""
 
