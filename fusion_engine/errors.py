@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
+    "ConversionError",
     "FuseError",
     "FusionEngineError",
     "ModelError",
@@ -55,6 +56,24 @@ class UnsupportedLayerError(ModelError):
     """A layer of a type that no known release of Arm NN has."""
 
 
+class ConversionError(ModelError):
+    """A release of Arm NN cannot hold a network, or there is no such release.
+
+    Attributes
+    ----------
+    obstacles
+        What is in the way, each an `Obstacle`; empty where there is no such release.
+    """
+
+    obstacles: tuple[Any, ...] = ()
+
+    def within(self, path: str | os.PathLike[str]) -> ConversionError:
+        """The same error with the file named."""
+        found = ConversionError(self.reason, path=path, place=self.place)
+        found.obstacles = self.obstacles
+        return found
+
+
 class OutputError(FusionEngineError):
     """An output cannot be written where it was asked for."""
 
@@ -75,7 +94,8 @@ class RuleError(FusionEngineError):
     reason
         What was found and what was expected.
     text
-        The whole text that ``line`` and ``column`` count in, for the excerpt; may be empty.
+        The whole text that ``line`` and ``column`` count in, for the excerpt; may be empty. Left out
+        where the error is about no place in a text.
     line, column
         1-based; a column counts code points, a tab is one, the end of a line is its length + 1.
     source
@@ -88,15 +108,17 @@ class RuleError(FusionEngineError):
 
     Attributes
     ----------
+    placed
+        Whether there is a text, be it empty, in which ``line`` and ``column`` count.
     others
-        Further errors of the same file: a whole file is checked at once.
+        Further errors of the same rule or file: all of it is checked at once.
     """
 
     def __init__(
         self,
         reason: str,
         *,
-        text: str = "",
+        text: str | None = None,
         line: int = 1,
         column: int = 1,
         source: str | Path | None = None,
@@ -104,7 +126,8 @@ class RuleError(FusionEngineError):
         outer: tuple[int, int] | None = None,
     ) -> None:
         self.reason = reason
-        self.text = text
+        self.text = text or ""
+        self.placed = text is not None
         self.line = line
         self.column = column
         self.source = None if source is None else str(source)
@@ -115,20 +138,20 @@ class RuleError(FusionEngineError):
 
     @property
     def excerpt(self) -> str:
-        """The line of the fault and, below it, a caret at its column; empty without a text."""
+        """The line of the fault and, below it, a caret at its column; empty where there is no place."""
         lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
-        if not self.text or self.line > len(lines):
+        if not self.placed or self.line > len(lines):
             return ""
         line = lines[self.line - 1]
         pad = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1] if c != "\ufeff")
         return f"    {line}\n    {pad}^"
 
     def __str__(self) -> str:
-        where = f"line {self.line}, column {self.column}" if self.text else ""
+        where = f"line {self.line}, column {self.column}" if self.placed else ""
         if self.source and self.outer:
             where = f"{self.source}:{self.outer[0]}:{self.outer[1]}: {where} of the text that begins there"
         elif self.source:
-            where = f"{self.source}:{self.line}:{self.column}"
+            where = f"{self.source}:{self.line}:{self.column}" if self.placed else self.source
         rule = f" (rule '{self.rule}')" if self.rule else ""
         excerpt = f"\n{self.excerpt}" if self.excerpt else ""
         return f"{where}{rule}: {self.reason}{excerpt}".lstrip(": ")

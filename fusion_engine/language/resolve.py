@@ -57,16 +57,19 @@ class Resolver:
     Parameters
     ----------
     vocabulary
-        A sound one.
+        What its names stand for; nothing is made of names that are wrong.
     own
         The rule's own ``into`` name, or None.
     marked
         ``"kept"`` or ``"fused"``: what a mark means.
+    hint
+        Says in the error of an unknown name how the results of other rules are made known.
     """
 
     vocabulary: Vocabulary
     own: str | None
     marked: str
+    hint: str = ""
 
     def __post_init__(self) -> None:
         self._next_id = 0
@@ -164,7 +167,8 @@ class _Walk:
     def layers(self, rule: Rule, at: _Place, fate: _Fate) -> Steps[list[PatternLayer]]:
         """A pattern for every alternative that the layer's name stands for."""
         found: list[PatternLayer] = []
-        heads = self.resolver.vocabulary.heads(rule, at.definition, self.report, self.spend)
+        own, hint = self.resolver.own, self.resolver.hint
+        heads = self.resolver.vocabulary.heads(rule, at.definition, self.report, self.spend, own, hint)
         if not heads and rule.inputs is not None:
             yield self.items(rule.inputs, at, fate)  # for what is wrong there
         for head in heads:

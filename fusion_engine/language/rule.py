@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import lru_cache
 from typing import Any
@@ -13,12 +14,15 @@ from fusion_engine.language.parser import SYNTAX_VERSIONS, parse
 from fusion_engine.language.pattern import PatternLayer
 from fusion_engine.language.resolve import MARKED, Resolver
 from fusion_engine.language.tree import Group, Item, Rule
-from fusion_engine.language.vocabulary import vocabulary as make_vocabulary
+from fusion_engine.language.vocabulary import vocabulary as vocabulary_of
 from fusion_engine.schema import schema
 
-__all__ = ["FusingRule", "default_into", "option_faults"]
+__all__ = ["FusingRule", "checked_results", "default_into", "option_faults", "resolved"]
 
 _ID = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+ANOTHER_RESULT = " given in results=[...]"
+"""How a rule that is from no file knows of the results of other rules."""
 
 _NEVER_CONSUMED = frozenset({"Constant"})
 
@@ -112,23 +116,35 @@ class FusingRule:
         _check_kinds(locals())
         texts = (text,) if isinstance(text, str) else tuple(text)
         definitions = tuple(sorted((vocabulary or {}).items()))
-        others = frozenset(results)
+        names = dict(definitions)
         options: dict[str, Any] = {"into": into, "fold": fold, "group": group, "code": code, "marked": marked}
+        faults = list(option_faults(texts=texts, syntax_version=syntax_version, vocabulary=names, **options))
+        errors = [RuleError(reason) for _, reason in faults]
+        result_names: tuple[str, ...] = ()
         try:
-            names = dict(definitions)
-            for _, reason in option_faults(texts=texts, syntax_version=syntax_version, vocabulary=names, **options):
-                raise RuleError(reason)
-            result_names = _checked_results(others)
-            patterns = _patterns(texts, syntax_version, marked, definitions, others, into)
+            result_names = checked_results(frozenset(results))
         except RuleError as error:
-            for fault in (error, *error.others):
+            errors.append(copy(error))
+        wrong = {argument for argument, _ in faults}
+        patterns: list[tuple[PatternLayer, ...]] = []
+        if "syntax_version" not in wrong:
+            own = None if "into" in wrong else into
+            known = vocabulary_of(definitions, syntax_version, frozenset({*result_names, own} - {None}))
+            errors += [copy(problem) for _, problem in known.problems]
+            meaning = "kept" if "marked" in wrong else marked
+            hint = ANOTHER_RESULT if source is None else ""
+            patterns, found = resolved(texts, syntax_version, Resolver(known, own, meaning, hint))
+            errors += [fault for _, fault in found]
+        if errors:
+            for fault in errors:
                 fault.rule = name
-            raise
+            errors[0].others = tuple(errors[1:])
+            raise errors[0]
         if into is None and fold is None and group is None:
             into = default_into(parse(texts[0], syntax_version), marked, names)
         label = name or into or fold or group
         values = (texts, syntax_version, label, into, fold, group, code, ordered, marked, definitions)
-        for attribute, value in zip(_ATTRIBUTES, (*values, result_names, source, patterns), strict=True):
+        for attribute, value in zip(_ATTRIBUTES, (*values, result_names, source, tuple(patterns)), strict=True):
             object.__setattr__(self, attribute, value)
 
     @property
@@ -240,7 +256,14 @@ def _fold_fault(fold: str, texts: Sequence[str]) -> str | None:
 
 
 @lru_cache(maxsize=64)
-def _checked_results(results: frozenset[str]) -> tuple[str, ...]:
+def checked_results(results: frozenset[str]) -> tuple[str, ...]:
+    """Names of results, sorted.
+
+    Raises
+    ------
+    RuleError
+        Where one cannot be the result of a rule.
+    """
     for name in sorted(results):
         if not _ID.fullmatch(name) or name in schema().layers:
             raise RuleError(f"{name!r} cannot be the result of a rule: it is no name, or is a layer type of Arm NN")
@@ -250,28 +273,18 @@ def _checked_results(results: frozenset[str]) -> tuple[str, ...]:
 # Patterns
 
 
-def _patterns(
-    texts: tuple[str, ...],
-    syntax_version: int,
-    marked: str,
-    definitions: tuple[tuple[str, str], ...],
-    results: frozenset[str],
-    own: str | None,
-) -> tuple[tuple[PatternLayer, ...], ...]:
-    known = make_vocabulary(definitions, syntax_version, results if own is None or own in results else results | {own})
-    known.require_sound()
-    resolver = Resolver(known, own, marked)
-    found: list[tuple[PatternLayer, ...]] = []
-    errors: list[RuleError] = []
-    for text in texts:
+def resolved(
+    texts: Sequence[str], syntax_version: int, resolver: Resolver
+) -> tuple[list[tuple[PatternLayer, ...]], list[tuple[int, RuleError]]]:
+    """The patterns of the texts of a rule, and the errors of the others: (index of the text, error)."""
+    patterns: list[tuple[PatternLayer, ...]] = []
+    errors: list[tuple[int, RuleError]] = []
+    for i, text in enumerate(texts):
         try:
-            found.append(resolver.patterns(text, syntax_version))
+            patterns.append(resolver.patterns(text, syntax_version))
         except RuleError as error:
-            errors += [error, *error.others]
-    if errors:
-        errors[0].others = tuple(errors[1:])
-        raise errors[0]
-    return tuple(found)
+            errors += [(i, fault) for fault in (error, *error.others)]
+    return patterns, errors
 
 
 def default_into(rule: Rule, marked: str = "kept", vocabulary: Collection[str] = ()) -> str:

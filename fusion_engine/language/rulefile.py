@@ -16,8 +16,8 @@ from typing import Any
 
 from fusion_engine.errors import RuleError, nearest
 from fusion_engine.language.parser import SYNTAX_VERSIONS, parse
-from fusion_engine.language.resolve import MARKED
-from fusion_engine.language.rule import FusingRule, default_into, option_faults
+from fusion_engine.language.resolve import MARKED, Resolver
+from fusion_engine.language.rule import FusingRule, checked_results, default_into, option_faults, resolved
 from fusion_engine.language.sources import Source, read_source
 from fusion_engine.language.tomlplaces import MAX_DEPTH, Location, locations, too_deep
 from fusion_engine.language.tomlplaces import Path as KeyPath
@@ -101,7 +101,13 @@ def check_file(path: str | os.PathLike[str], results: Iterable[str] = ()) -> lis
 def read_rules(
     sources: Iterable[str | os.PathLike[str]], results: Iterable[str] = ()
 ) -> tuple[list[FusingRule], list[RuleError]]:
-    """The right rules of files, in order, and the errors of the others, by file and place."""
+    """The right rules of files, in order, and the errors of the others, by file and place.
+
+    Raises
+    ------
+    RuleError
+        Where one of ``results`` cannot be the result of a rule.
+    """
     files: list[_File] = []
     for source in sources:
         try:
@@ -112,7 +118,7 @@ def read_rules(
             continue
         files.append(_read(read))
     made = (draft.result(file.layers) for file in files for draft in file.drafts)
-    known = frozenset({*results, *(name for name in made if name)})
+    known = frozenset({*checked_results(frozenset(results)), *(name for name in made if name)})
     rules = [rule for file in files for rule in _made(file, known)]
     return rules, [error for file in files for error in sorted(file.errors, key=_by_place)]
 
@@ -141,10 +147,15 @@ class _Draft:
     places: dict[str, int] = field(default_factory=dict)
     whole: bool = True
 
+    @property
+    def action(self) -> bool:
+        """Whether the file says what is made of a match, be it wrong."""
+        return not {*_ACTIONS}.isdisjoint(self.places)
+
     def result(self, vocabulary: Collection[str]) -> str | None:
         """The ``into`` name, where it can be one."""
         into = self.options.get("into")
-        if not {*_ACTIONS} & {*self.places} and self.texts and self.syntax in SYNTAX_VERSIONS:
+        if not self.action and self.texts and self.syntax in SYNTAX_VERSIONS:
             try:
                 into = default_into(parse(self.texts[0], self.syntax), self.marked, vocabulary)
             except RuleError:
@@ -155,12 +166,16 @@ class _Draft:
 
 @dataclass
 class _File:
-    """A rule file: its text, what was found in it, and what is wrong with it."""
+    """A rule file: its text, what was found in it, and what is wrong with it.
+
+    ``layers`` is the vocabulary, ``undefined`` holds names that were meant to be in it.
+    """
 
     name: str
     text: str
     drafts: list[_Draft] = field(default_factory=list)
     layers: dict[str, str] = field(default_factory=dict)
+    undefined: set[str] = field(default_factory=set)
     layer_places: dict[str, Location] = field(default_factory=dict)
     syntax: int = 2
     errors: list[RuleError] = field(default_factory=list)
@@ -255,12 +270,25 @@ def _read_toml(file: _File) -> None:
             file.layers[name] = text
             file.layer_places[name] = place
         else:
+            file.undefined.add(name)
             file.report(place.value, f"the vocabulary name {name!r} stands for a string, not for {_kind(text)}")
+    file.undefined.update(_misplaced(document))
+    if isinstance(document.get("rule"), dict):
+        _read_rule(file, places, ("rule",), document["rule"], syntax, marked)
+        file.drafts[-1].whole = False
     for i, table in enumerate(good.get("rule", ())):
         if isinstance(table, dict):
-            _read_rule(file, places, i, table, syntax, marked)
+            _read_rule(file, places, ("rule", i), table, syntax, marked)
         else:
             file.report(places["rule", i].value, f"a rule is a table, as [[rule]] begins one, not {_kind(table)}")
+
+
+def _misplaced(document: Mapping[str, Any]) -> Iterator[str]:
+    """Names in tables that may have been meant for the vocabulary: ``[[layers]]``, ``[layres]``."""
+    for key, value in document.items():
+        if key not in _FILE_KEYS or (key == "layers" and isinstance(value, list)):
+            for table in value if isinstance(value, list) else [value]:
+                yield from table if isinstance(table, dict) else ()
 
 
 class _Places(dict[KeyPath, Location]):
@@ -312,25 +340,25 @@ def _kind(value: Any) -> str:
 
 
 def _read_rule(
-    file: _File, places: Mapping[KeyPath, Location], i: int, table: Mapping[str, Any], syntax: int, marked: str
+    file: _File, places: Mapping[KeyPath, Location], path: KeyPath, table: Mapping[str, Any], syntax: int, marked: str
 ) -> None:
-    path: KeyPath = ("rule", i)
     name = table.get("name")
-    label = name if isinstance(name, str) and name else f"#{i + 1}"
+    label = name if isinstance(name, str) and name else f"#{len(file.drafts) + 1}"
     good = _Table(file, places, path, table, "a rule", _RULE_KEYS).good(label)
     draft = _Draft(label, places[path].key, good.pop("syntax", syntax), good.pop("marked", marked))
     draft.whole = len(good) + ("syntax" in table) + ("marked" in table) == len(table)
     draft.places = {_ARGUMENTS.get(key, key): places[(*path, key)].value for key in table}
-    match = good.pop("match", [])
-    draft.texts = (match,) if isinstance(match, str) else tuple(match)
-    at: KeyPath = (*path, "match")
-    draft.anchors = (places[at],) if isinstance(match, str) else tuple(places[(*at, k)] for k in range(len(match)))
+    good.pop("match", None)
+    match, at = table.get("match"), (*path, "match")
+    found = [(match, places[at])]
+    if isinstance(match, list):
+        found = [(text, places[(*at, k)]) for k, text in enumerate(match)]
+    draft.texts = tuple(text for text, _ in found if isinstance(text, str))
+    draft.anchors = tuple(anchor for text, anchor in found if isinstance(text, str))
     draft.options = good
     file.drafts.append(draft)
     if name == "":
         _refuse(file, draft, "name", "the name of a rule is not empty")
-    if not {*_ACTIONS} & {*table}:
-        _refuse(file, draft, "", "the rule does not say what is to be made of a match: add fold, into or group")
 
 
 # Making
@@ -344,20 +372,20 @@ def _refuse(file: _File, draft: _Draft, argument: str, reason: str) -> None:
 
 def _made(file: _File, results: frozenset[str]) -> Iterator[FusingRule]:
     """The right rules of a file; what is wrong is reported."""
-    sound = _check_layers(file, results)
+    sound = _check_layers(file, results) and not file.undefined
+    definitions = tuple(sorted(file.layers.items()))
     for draft in file.drafts:
         _check_options(file, draft)
-        whole = draft.whole and sound
-        try:
-            if whole:
-                yield _rule(file, draft, results, draft.options)
-            elif sound and draft.texts:
-                _rule(file, draft, results, {})
-            else:
-                _parse_all(draft)
-        except RuleError as error:
-            for fault in (error, *error.others):
-                file.report_inside(fault, draft.anchors[draft.texts.index(fault.text)], draft.label)
+        if draft.whole and sound:
+            try:
+                yield _rule(file, draft, results)
+                continue
+            except RuleError:
+                pass  # its texts are wrong, all of which is told now
+        known = vocabulary(definitions, draft.syntax, results, frozenset(file.undefined))
+        resolver = Resolver(known, draft.result(file.layers), draft.marked)
+        for i, error in resolved(draft.texts, draft.syntax, resolver)[1]:
+            file.report_inside(error, draft.anchors[i], draft.label)
 
 
 def _check_layers(file: _File, results: frozenset[str]) -> bool:
@@ -370,7 +398,7 @@ def _check_layers(file: _File, results: frozenset[str]) -> bool:
             if key in seen:
                 continue
             seen.add(key)
-            if error.text:
+            if error.placed:
                 file.report_inside(error, file.layer_places[name], None)
             else:
                 file.report(file.layer_places[name].key, error.reason)
@@ -393,8 +421,8 @@ def _check_options(file: _File, draft: _Draft) -> None:
     draft.marked = draft.marked if draft.marked in MARKED else "kept"
 
 
-def _rule(file: _File, draft: _Draft, results: frozenset[str], options: Mapping[str, Any]) -> FusingRule:
-    """The rule with those options."""
+def _rule(file: _File, draft: _Draft, results: frozenset[str]) -> FusingRule:
+    """The rule of a draft."""
     return FusingRule(
         draft.texts,
         draft.syntax,
@@ -402,18 +430,5 @@ def _rule(file: _File, draft: _Draft, results: frozenset[str], options: Mapping[
         results=tuple(results),
         marked=draft.marked,
         source=file.name,
-        **options,
+        **draft.options,
     )
-
-
-def _parse_all(draft: _Draft) -> None:
-    """Check the syntax of a rule's texts, where names cannot be checked."""
-    errors: list[RuleError] = []
-    for text in draft.texts:
-        try:
-            parse(text, draft.syntax)
-        except RuleError as error:
-            errors.append(error)
-    if errors:
-        errors[0].others = tuple(errors[1:])
-        raise errors[0]

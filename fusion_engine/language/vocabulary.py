@@ -127,13 +127,21 @@ def named_rules(node: Rule | Item) -> Iterator[Rule]:
 
 
 @lru_cache(maxsize=64)
-def vocabulary(definitions: tuple[tuple[str, str], ...], syntax_version: int, results: frozenset[str]) -> Vocabulary:
+def vocabulary(
+    definitions: tuple[tuple[str, str], ...],
+    syntax_version: int,
+    results: frozenset[str],
+    undefined: frozenset[str] = frozenset(),
+) -> Vocabulary:
     """The `Vocabulary` of those arguments, made once."""
-    return Vocabulary(dict(definitions), syntax_version, results)
+    return Vocabulary(dict(definitions), syntax_version, results, undefined)
 
 
 class Vocabulary:
     """Checked definitions.
+
+    A name that is wrong, or that uses one that is, stands for nothing: where it is used no error is
+    reported that would follow from that one.
 
     Parameters
     ----------
@@ -143,6 +151,8 @@ class Vocabulary:
         1 or 2.
     results
         The ``into`` names of the run.
+    undefined
+        Names that are meant to be defined, but not by a text.
 
     Attributes
     ----------
@@ -151,41 +161,50 @@ class Vocabulary:
         and column count in the text of that definition.
     """
 
-    def __init__(self, definitions: Mapping[str, str], syntax_version: int, results: frozenset[str]) -> None:
+    def __init__(
+        self,
+        definitions: Mapping[str, str],
+        syntax_version: int,
+        results: frozenset[str],
+        undefined: frozenset[str] = frozenset(),
+    ) -> None:
         self.results = results
         self.problems: list[tuple[str, RuleError]] = []
         self._texts = dict(definitions)
+        self._meant = undefined.union(definitions)
         self._trees: dict[str, tuple[Rule, ...]] = {}
         self._heads: dict[str, tuple[Head, ...]] = {}
         self._left = MAX_LAYERS
+        misnamed: list[str] = []
         for name, text in definitions.items():
             fault = name_fault(name, results)
             if fault:
+                misnamed.append(name)
                 self.problems.append((name, RuleError(fault)))
-                continue
             try:
                 self._trees[name] = parse_alternatives(text, syntax_version)
             except RuleError as error:
                 self._add(name, error)
-        for name in self._ordered():
-            self._heads[name] = self._defined(name)
+        ordered, circular = self._ordered([name for name in self._trees if name not in misnamed])
+        for name in ordered:
+            count = len(self.problems)
+            heads = self._defined(name)
+            if len(self.problems) == count and self._left >= 0 and not self._uses_wrong(name):
+                self._heads[name] = heads
+        for name in [*circular, *(name for name in misnamed if name in self._trees)]:
+            self._defined(name)  # for what else is wrong there
         position = {name: i for i, name in enumerate(definitions)}
         self.problems.sort(key=lambda problem: (position[problem[0]], problem[1].line, problem[1].column))
 
-    def require_sound(self) -> None:
-        """Raise the first problem, with the others.
-
-        Raises
-        ------
-        RuleError
-            Where there is one.
-        """
-        if self.problems:
-            first, *others = (error for _, error in self.problems)
-            first.others = tuple(others)
-            raise first
-
-    def heads(self, rule: Rule, definition: str | None, report: Report, spend: Spend) -> tuple[Head, ...]:
+    def heads(
+        self,
+        rule: Rule,
+        definition: str | None,
+        report: Report,
+        spend: Spend,
+        own: str | None = None,
+        hint: str = "",
+    ) -> tuple[Head, ...]:
         """What the name of a layer stands for, with its scope and condition, but without its braces.
 
         Parameters
@@ -198,18 +217,23 @@ class Vocabulary:
             Gets every error; nothing stands for a name that is wrong.
         spend
             Counts the layers that are copied.
+        own
+            What the rule itself makes, which is not what an unknown name was meant to be.
+        hint
+            Says in the error of an unknown name how the results of other rules are made known.
         """
         start = rule.type_span.start
-        named = rule.type not in schema().layers and rule.type not in self.results
-        if not named:
-            heads: tuple[Head, ...] = (Head((Link(rule.type, rule.type in self.results, definition),)),)
-        elif rule.type in self._heads:
+        named = rule.type in self._heads
+        if named:
             heads = self._heads[rule.type]
             if rule.scope or rule.condition:
                 spend(start, sum(len(head.links) for head in heads))
+        elif rule.type in self._meant:
+            return ()
+        elif rule.type in schema().layers or rule.type in self.results:
+            heads = (Head((Link(rule.type, rule.type in self.results, definition),)),)
         else:
-            if rule.type not in self._texts:
-                report(start, self._unknown(rule.type))
+            report(start, self._unknown(rule.type, own, hint))
             return ()
         if rule.inputs is not None and not all(head.open for head in heads):
             report(start, f"what {rule.type} stands for says already what feeds it: it takes no braces")
@@ -247,11 +271,12 @@ class Vocabulary:
 
         return spend
 
-    def _ordered(self) -> list[str]:
-        """The names, each after those that its definition uses; names in a cycle are reported and left out."""
+    def _ordered(self, names: list[str]) -> tuple[list[str], list[str]]:
+        """The names, each after those that its definition uses, and those that close a cycle, which is reported."""
         ordered: list[str] = []
-        state = dict.fromkeys(self._trees, "new")
-        for first in self._trees:
+        circular: list[str] = []
+        state = dict.fromkeys(names, "new")
+        for first in names:
             stack: list[tuple[str, Iterator[Rule]]] = []
             self._open(first, state, stack)
             while stack:
@@ -264,10 +289,17 @@ class Vocabulary:
                         state[name] = "done"
                 elif state.get(use.type) == "open":
                     self._report(name)(use.type_span.start, _cycle([n for n, _ in stack], use.type))
+                    if name not in circular:
+                        circular.append(name)
                     state[name] = "wrong"
                 else:
                     self._open(use.type, state, stack)
-        return ordered
+        return ordered, circular
+
+    def _uses_wrong(self, name: str) -> bool:
+        """Whether a definition uses a name that stands for nothing."""
+        uses = (use.type for tree in self._trees[name] for use in named_rules(tree))
+        return any(use in self._meant and use not in self._heads for use in uses)
 
     def _open(self, name: str, state: dict[str, str], stack: list[tuple[str, Iterator[Rule]]]) -> None:
         if state.get(name) == "new":
@@ -317,11 +349,11 @@ class Vocabulary:
         spend(rule.span.start, len(uppers) * len(below))
         return [_Part(links, part, part.single) for part in below for links in uppers] if self._left >= 0 else []
 
-    def _unknown(self, name: str) -> str:
+    def _unknown(self, name: str, own: str | None, hint: str) -> str:
         if name in SCOPE_WORDS:
             return f"{name!r} is no layer type: a scope such as fp16|nchw| stands right before one, in syntax version 2"
-        known = sorted({*schema().layers, *self._texts, *self.results})
-        return f"{name!r} is no layer type, vocabulary name or result of a rule{nearest(name, known)}"
+        known = sorted({*schema().layers, *self._texts, *self.results} - {own})
+        return f"{name!r} is no layer type, vocabulary name or result of a rule{hint}{nearest(name, known)}"
 
 
 def _cycle(open_names: list[str], name: str) -> str:

@@ -100,7 +100,7 @@ def test_default_name(options: dict[str, Any], name: str) -> None:
         ({"group": "a/b"}, "letters, digits and _ only"),
         ({"into": "A", "group": "B"}, "one action: into, fold or group"),
         ({"into": "A", "fold": "batch-norm"}, "one action: into, fold or group"),
-        ({"fold": "batch-norms"}, r"there is no fold 'batch-norms' \(did you mean 'batch-norm'\?\)"),
+        ({"fold": "batch-norms"}, r"there is no fold 'batch-norms' \(did you mean 'batch-norm'"),
         ({"fold": "batch-norm", "text": []}, "the fold 'batch-norm' needs a match"),
         ({"code": 2**31}, "does not fit: it is stored as a 32-bit integer"),
         ({"code": -(2**31) - 1}, "does not fit"),
@@ -157,6 +157,43 @@ def test_errors_of_all_texts_are_told() -> None:
     told = [caught.value, *caught.value.others]
     assert [(error.text, error.column) for error in told] == [("Foo{Bar}", 1), ("Foo{Bar}", 5), ("Pad{", 5)]
     assert [error.rule for error in told] == ["mine"] * 3
+
+
+def test_all_that_is_wrong_with_a_rule_is_told_at_once() -> None:
+    with pytest.raises(RuleError) as caught:
+        FusingRule(
+            "a{Foo, Pad[x == 1]}", into="Softmax", marked="kep", vocabulary={"a": "Bar", "Pad": "Floor"}, name="n"
+        )
+    told = [caught.value, *caught.value.others]
+    assert [error.reason.split(":")[0] for error in told] == [
+        "into = 'Softmax' is a layer type of Arm NN",
+        "marked is \"kept\" or \"fused\", not 'kep' (did you mean 'kept'?)",
+        "the vocabulary name 'Pad' would hide the layer type Pad",
+        "in the vocabulary name 'a'",
+        "'Foo' is no layer type, vocabulary name or result of a rule given in results=[...] (did you mean 'Floor'?)",
+    ]
+    assert {error.rule for error in told} == {"n"}
+    assert [error.placed for error in told] == [False, False, False, True, True]
+
+
+def test_an_error_of_a_shared_vocabulary_bears_the_name_of_its_own_rule() -> None:
+    def error(name: str) -> RuleError:
+        with pytest.raises(RuleError) as caught:
+            FusingRule("Softmax", name=name, vocabulary={"a": "Bar"})
+        return caught.value
+
+    assert [error.rule for error in (error("one"), error("two"))] == ["one", "two"]
+    assert error("one") is not error("one")
+
+
+@pytest.mark.parametrize(("text", "column"), [("", 1), ("  ", 3), ("# nothing", 10)])
+def test_the_error_of_a_text_without_a_rule_shows_its_place(text: str, column: int) -> None:
+    with pytest.raises(RuleError) as caught:
+        FusingRule(text)
+    caret = " " * (column - 1) + "^"
+    assert (
+        str(caught.value) == f"line 1, column {column}: expected a layer type, found the end\n    {text}\n    {caret}"
+    )
 
 
 def test_equality_is_that_of_text_and_options() -> None:

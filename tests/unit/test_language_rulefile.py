@@ -124,6 +124,27 @@ def test_an_error_shows_file_line_and_caret(tmp_path: Path) -> None:
     )
 
 
+def test_the_error_of_an_empty_text_shows_its_place(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.toml", "[[rule]]\nmatch = ''\n")
+    (error,) = check_file(path)
+    assert str(error) == (
+        f"{path}:2:10 (rule '#1'): expected a layer type, found the end\n    match = ''\n             ^"
+    )
+
+
+def test_names_that_cannot_be_results_are_an_error_of_the_caller(tmp_path: Path) -> None:
+    with pytest.raises(RuleError, match="'Pad' cannot be the result of a rule"):
+        check_file(write(tmp_path / "a.toml", RULE), results=["Pad"])
+
+
+def test_a_rule_is_checked_against_its_options_in_spite_of_a_wrong_vocabulary(tmp_path: Path) -> None:
+    text = (
+        "[layers]\nbad = 'Foo'\n[[rule]]\nmatch = 'Softmax[fp == 1]{bad!, ?!}'\nmarked = 'fused'\ncode = 4294967296\n"
+    )
+    errors = check_file(write(tmp_path / "a.toml", text))
+    assert [(error.line, error.column) for error in errors] == [(2, 8), (4, 18), (4, 34), (6, 8)]
+
+
 def test_an_error_in_an_escaped_text_shows_the_text_and_where_it_begins(tmp_path: Path) -> None:
     path = write(tmp_path / "a.toml", '[[rule]]\nmatch = "Softmax[name == \\"x\\"]{"\ninto = "A"\n')
     (error,) = check_file(path)
