@@ -145,6 +145,13 @@ def _parser() -> argparse.ArgumentParser:
     match.add_argument("text", metavar="RULE_TEXT", help="what a rule's match would say; Input and Output may be named")
     paths(match)
     match.add_argument("--syntax", type=int, choices=(1, 2), default=2, help="syntax version of the text (default: 2)")
+
+    command(
+        "include-dir",
+        _include_dir,
+        "print where the C++ header for backends lies",
+        'include-dir     # g++ -std=c++17 -I "$(fusion-engine include-dir)" backend.cpp',
+    )
     return parser
 
 
@@ -280,6 +287,19 @@ def _lint(arguments: argparse.Namespace, console: Console) -> int:
         console.note(f"{counted(len(errors), 'error')} in {files}")
         return WRONG
     console.print(f"{files}, {counted(len(rules), 'rule')}, no errors")
+    return FINE
+
+
+# For those who write backends
+
+
+def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.resources import include_folder
+
+    try:
+        console.print(str(include_folder()))
+    except FileNotFoundError as error:
+        raise _Wrong(str(error)) from error
     return FINE
 
 
