@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import pytest
 
 from fusion_engine import resources
+from fusion_engine.cli import main
 from fusion_engine.recipe_values import Wrong
 from fusion_engine.recipes import MAX_BYTES, decode, encode
 from tests.support import recipes
@@ -170,6 +171,22 @@ def message(found: Any) -> tuple[str, str]:
     """What was wrong, and where."""
     assert isinstance(found, dict), found
     return bytes.fromhex(found["error"]).decode("utf-8", "replace"), bytes.fromhex(found["place"]).decode("utf-8")
+
+
+def test_the_command_prints_where_the_header_lies(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["include-dir"]) == 0
+    out, err = capsys.readouterr()
+    assert Path(out.removesuffix("\n")) == resources.include_folder()
+    assert (resources.include_folder() / "fusion_engine" / "standin.hpp").is_file()
+    assert err == ""
+
+
+def test_the_command_says_where_no_header_is(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(resources, "__file__", str(tmp_path / "resources.py"))
+    assert main(["include-dir"]) == 2
+    assert "install fusion_engine again" in capsys.readouterr().err
 
 
 # Right recipes

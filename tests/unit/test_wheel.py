@@ -63,7 +63,11 @@ def environment(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_contents(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    expected = {"fusion_engine/__init__.py", "fusion_engine/py.typed"}
+    expected = {
+        "fusion_engine/__init__.py",
+        "fusion_engine/py.typed",
+        "fusion_engine/include/fusion_engine/standin.hpp",
+    }
     for folder, patterns in {"schema": ("*.fbs", "*.json", "*.toml"), "rules": ("*.toml",)}.items():
         data = {path.name for pattern in patterns for path in (ROOT / folder).glob(pattern)}
         assert data, folder
@@ -78,6 +82,13 @@ def test_import_from_elsewhere(environment: Path, tmp_path: Path) -> None:
     file, rules = run(environment / "python", "-c", text, cwd=tmp_path).stdout.splitlines()
     assert Path(file).is_relative_to(environment.parent)
     assert rules.split() == [rule.name for rule in fe.load_rules("armnn", "npu")]
+
+
+def test_the_header_from_elsewhere(environment: Path, tmp_path: Path) -> None:
+    folder = Path(run(environment / "fusion-engine", "include-dir", cwd=tmp_path).stdout.strip())
+    assert folder.is_relative_to(environment.parent)
+    header = Path("fusion_engine", "standin.hpp")
+    assert (folder / header).read_bytes() == (ROOT / "fusion_engine" / "include" / header).read_bytes()
 
 
 def fuse(environment: Path, tmp_path: Path, *rules: str) -> dict[str, dict[str, Any]]:
