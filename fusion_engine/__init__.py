@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from fusion_engine.language.rule import FusingRule
     from fusion_engine.language.rulefile import load_rules
     from fusion_engine.network import FrozenDict, connect, new_network
+    from fusion_engine.recipes import recipe
     from fusion_engine.tensor import Tensor, TensorInfo
     from fusion_engine.unfusing import unfuse
     from fusion_engine.validation import Problem, validate
@@ -63,6 +64,7 @@ __all__ = [
     "load_rules",
     "loads",
     "new_network",
+    "recipe",
     "save",
     "unfuse",
     "validate",
@@ -85,6 +87,7 @@ _HOMES = {
     "language.rule": ("FusingRule",),
     "language.rulefile": ("load_rules",),
     "network": ("FrozenDict", "connect", "new_network"),
+    "recipes": ("recipe",),
     "tensor": ("Tensor", "TensorInfo"),
     "unfusing": ("unfuse",),
     "validation": ("Problem", "validate"),

@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakKeyDictionary
 
+import networkx as nx
 import numpy as np
 
 from fusion_engine.errors import ModelError
-from fusion_engine.network import Network, Source, edges_into
+from fusion_engine.network import Network, Source, describe, edges_into
 from fusion_engine.recipe_values import Wrong, info_from_json, is_integer, params_from_json
 from fusion_engine.schema import DIALECTS, schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -384,7 +385,7 @@ def fault_of(graph: Network, key: int) -> str | None:
     return None
 
 
-def recipe(graph: Network, layer: int) -> dict[str, Any] | None:
+def recipe(graph: Network, layer: int) -> dict[str, Any]:
     """What an opaque layer was fused from, as ``docs/recipe.md`` describes it.
 
     Parameters
@@ -392,25 +393,42 @@ def recipe(graph: Network, layer: int) -> dict[str, Any] | None:
     graph
         A network.
     layer
-        Key of a layer in it.
+        Key of an opaque layer in it.
 
     Returns
     -------
-    dict or None
-        The recipe as plain data, a copy; None where the layer is no StandIn that this project made.
+    dict
+        The recipe as plain data, a copy: dicts, lists, str, int, float, bool and None. Bytes of names
+        that are no UTF-8 are surrogate escapes; what JSON has no number for is a str (``"inf"``).
 
     Raises
     ------
     ModelError
-        Where there is no such layer.
+        Where there is no such layer, and where it is no StandIn that this project made, with the reason.
+
+    Examples
+    --------
+    >>> import fusion_engine as fe
+    >>> fused = fe.fuse(fe.load("examples/models/digits.armnn"), fe.load_rules("npu"))
+    >>> (key,) = (key for key, node in fused.nodes.items() if node["type"] == "StandIn")
+    >>> [layer["type"] for layer in recipe(fused, key)["layers"]]
+    ['Activation', 'FullyConnected']
     """
+    from fusion_engine.validation import blaming  # stands above this module
+
+    if not isinstance(graph, nx.DiGraph):
+        raise ModelError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
     if layer not in graph:
-        raise ModelError(f"there is no layer {layer!r} in the network")
-    try:
-        _recipe_of(graph, layer)
-    except Wrong:
-        return None
-    return decode(_tensor_of(graph, edges_into(graph, layer)[-1][1]).tobytes())
+        raise ModelError(f"there is no layer {layer!r} in the network: layers go by their keys, which are integers")
+    with blaming(graph, "its recipes cannot be read"):
+        try:
+            _recipe_of(graph, layer)
+        except Wrong as error:
+            raise ModelError(
+                f"it has no recipe: {error.reason}. Opaque layers are the StandIns that rules with into make",
+                place=describe(graph, layer),
+            ) from None
+        return decode(_tensor_of(graph, edges_into(graph, layer)[-1][1]).tobytes())
 
 
 def remember(tensor: Tensor, recipe: dict[str, Any]) -> None:

@@ -26,9 +26,7 @@ def inputs_of(graph: Network, key: int) -> list[tuple[str, int]]:
 
 
 def told(graph: Network, key: int) -> dict[str, Any]:
-    found = recipe(graph, key)
-    assert found is not None
-    return found
+    return recipe(graph, key)
 
 
 def norm_net(form: str = "member") -> tuple[Net, dict[str, int]]:

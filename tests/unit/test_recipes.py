@@ -107,7 +107,6 @@ def test_the_recipe_reads_the_same_after_saving(name: str) -> None:
 def test_what_conv_relu_says() -> None:
     graph, key = conv_relu(code=5)
     found = recipe(graph, key)
-    assert found is not None
     assert (found["rule"], found["result"], found["code"]) == ("a rule", "ConvRelu", 5)
     assert (found["dialect"], found["featureVersions"], found["inputs"], found["outputs"]) == (
         "current",
@@ -150,7 +149,6 @@ def test_names_that_are_no_utf8_survive_in_valid_utf8() -> None:
 def test_recipe_is_a_copy() -> None:
     graph, key = conv_relu()
     first = recipe(graph, key)
-    assert first is not None
     first["layers"].clear()
     assert recipe(graph, key) == decode(recipe_bytes(graph, key))
     assert read_recipe(graph, key) == recipe(graph, key)
@@ -159,17 +157,40 @@ def test_recipe_is_a_copy() -> None:
 def test_layers_without_a_recipe() -> None:
     graph, _ = conv_relu()
     (output,) = graph.graph["outputs"]
-    assert recipe(graph, output) is None
     assert read_recipe(graph, output) is None
     assert fault_of(graph, output) == "it is no StandIn"
-    with pytest.raises(fe.ModelError, match="there is no layer 99"):
-        recipe(graph, 99)
+    with pytest.raises(fe.ModelError, match=f"^layer {output} 'y': it has no recipe: it is no StandIn"):
+        recipe(graph, output)
+
+
+@pytest.mark.parametrize("layer", [99, "relu", None, (1, 2), [1], 1.5])
+def test_there_is_no_such_layer(layer: Any) -> None:
+    graph, _ = conv_relu()
+    with pytest.raises(fe.ModelError, match=re.escape(f"there is no layer {layer!r} in the network")):
+        recipe(graph, layer)
+
+
+def test_a_recipe_of_what_is_no_network() -> None:
+    with pytest.raises(fe.ModelError, match="a network is a networkx.DiGraph, not str"):
+        recipe("model.armnn", 0)  # type: ignore[arg-type]
+
+
+def test_a_recipe_in_a_malformed_network_is_blamed_on_it() -> None:
+    graph, key = conv_relu()
+    graph.edges[recipe_key(graph, key), key]["slots"] = "none"
+    with pytest.raises(fe.ModelError, match="its recipes cannot be read: "):
+        recipe(graph, key)
+
+
+def test_the_package_has_recipe() -> None:
+    graph, key = conv_relu()
+    assert fe.recipe is recipe
+    assert fe.recipe(graph, key) == decode(recipe_bytes(graph, key))
 
 
 def test_nesting() -> None:
     graph, key = nested()
     found = recipe(graph, key)
-    assert found is not None
     assert nesting(found) == 2
     assert nesting(found["layers"][1]["recipe"]) == 1
 
@@ -322,9 +343,10 @@ LIES: dict[str, tuple[Change, str]] = {
 def not_ours(graph: Network, key: int, reason: str) -> None:
     """The StandIn is not taken as made here, for that reason, and unfuse leaves it and says so."""
     assert read_recipe(graph, key) is None
-    assert recipe(graph, key) is None
     fault = fault_of(graph, key)
     assert fault is not None
+    with pytest.raises(fe.ModelError, match=re.escape(f"it has no recipe: {fault}")):
+        recipe(graph, key)
     assert re.search(reason, fault), fault
     left = fe.unfuse(graph)
     assert fe.difference(graph, left) is None
