@@ -161,7 +161,8 @@ def info_fault(info: Any, facts: Schema) -> str | None:
 def tensor_fault(tensor: Any, facts: Schema) -> str | None:
     """What is wrong with a constant tensor for a dialect."""
     if not isinstance(tensor, Tensor):
-        return f"is {shown(tensor)}: it must be a Tensor"
+        array = ": Tensor.of(array) makes one" if isinstance(tensor, np.ndarray | np.generic | list | float) else ""
+        return f"is {shown(tensor)}: it must be a Tensor{array}"
     fault = info_fault(tensor.info, facts)
     if fault is not None:
         return fault

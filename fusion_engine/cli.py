@@ -23,6 +23,9 @@ __all__ = ["main"]
 
 FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
 
+STDOUT = "-"
+"""What names standard output where a file may be named."""
+
 
 class _Wrong(Exception):
     """The command cannot be carried out as given; the texts say why."""
@@ -118,11 +121,17 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         help="rules that ship, by name, or a rule file; may be given again (default: armnn)",
     )
-    fuse.add_argument("--report", metavar="FILE.json", help="write what was done, and what was not and why")
+    fuse.add_argument(
+        "--report", metavar="FILE.json", help="write what was done, and what was not and why; - is standard output"
+    )
     fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
 
     unfuse = command(
-        "unfuse", _unfuse, "undo opaque fusions and groups", "unfuse fused --out again", "unfuse a.armnn --out again"
+        "unfuse",
+        _unfuse,
+        "undo opaque fusions and groups; what folds did stays done",
+        "unfuse fused --out again",
+        "unfuse a.armnn --out again",
     )
     paths(unfuse)
     unfuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
@@ -130,7 +139,8 @@ def _parser() -> argparse.ArgumentParser:
 
     inspect = command("inspect", _inspect, "show what is in a model", "inspect model.armnn", "inspect a.armnn --json")
     inspect.add_argument("model", metavar="MODEL", help="an .armnn file")
-    inspect.add_argument("--json", action="store_true", help="as JSON")
+    inspect.add_argument("--layers", action="store_true", help="list every layer with its inputs and outputs")
+    inspect.add_argument("--json", action="store_true", help="as JSON; with --layers with all their parameters")
 
     lint = command("lint", _lint, "show every error of rule files", "lint my-npu.toml", "lint armnn my.rules")
     lint.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of one that ships")
@@ -159,6 +169,8 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _fuse(arguments: argparse.Namespace, console: Console) -> int:
+    import os
+
     from fusion_engine.batch import fusing
     from fusion_engine.report import Report
 
@@ -168,8 +180,12 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
         _check_report(
             arguments.report, [*(arguments.rules or ()), *(p for job in jobs for p in (job.path, job.output) if p)]
         )
+        if arguments.report != STDOUT:
+            _require_writable(os.path.dirname(arguments.report))
+    if not arguments.dry_run:
+        _require_writable(arguments.out)
     report = Report(files)
-    _batch(jobs, fusing(rules), report, console, "fused", arguments.dry_run)
+    _batch(jobs, fusing(rules), report, console, "fused", arguments.dry_run, quiet=arguments.report == STDOUT)
     if arguments.report is not None and not _write_report(arguments.report, report, console):
         return FAILED
     return FAILED if report.failed else FINE
@@ -180,7 +196,10 @@ def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.report import Report
 
     report = Report()
-    _batch(_jobs(arguments), unfusing(), report, console, "unfused", arguments.dry_run)
+    jobs = _jobs(arguments)
+    if not arguments.dry_run:
+        _require_writable(arguments.out)
+    _batch(jobs, unfusing(), report, console, "unfused", arguments.dry_run)
     return FAILED if report.failed else FINE
 
 
@@ -188,7 +207,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     from fusion_engine.batch import plan
     from fusion_engine.errors import OutputError
 
-    if arguments.out is None and not arguments.dry_run:
+    if not arguments.out and not (arguments.dry_run and arguments.out is None):
         raise _Wrong("say where the results go: --out DIR (or --dry-run)")
     try:
         return plan(arguments.paths, arguments.out)
@@ -196,8 +215,16 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         raise _Wrong(printable(str(error))) from error
 
 
-def _batch(jobs: Sequence[Job], change: Change, report: Report, console: Console, done: str, dry_run: bool) -> None:
-    """Do the jobs, showing each when it is done."""
+def _batch(
+    jobs: Sequence[Job],
+    change: Change,
+    report: Report,
+    console: Console,
+    done: str,
+    dry_run: bool,
+    quiet: bool = False,
+) -> None:
+    """Do the jobs, showing each when it is done; ``quiet`` where standard output is for the report."""
     from fusion_engine.batch import process
     from fusion_engine.tables import model_lines, reason, summary_line
 
@@ -206,16 +233,34 @@ def _batch(jobs: Sequence[Job], change: Change, report: Report, console: Console
         console.progress(step)
         model = process(job, change, done=done, dry_run=dry_run)
         report.models.append(model)
-        for line in model_lines(model, console.paint, done, dry_run):
+        for line in () if quiet else model_lines(model, console.paint, done, dry_run):
             console.print(line)
         console.done(f"{step}: {model.status}" + (f": {reason(model)}" if model.error else ""))
-    console.print(summary_line(report, done))
+    show = console.note if quiet else console.print
+    show(summary_line(report, done))
+
+
+def _require_writable(folder: str) -> None:
+    """A directory must be there, or be made, and take files: found out before any work."""
+    import os
+    from tempfile import TemporaryFile
+
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+        with TemporaryFile(dir=folder or "."):
+            pass
+    except OSError as error:
+        raise _Wrong(f"{printable(folder)}: nothing can be written there: {error.strerror}") from error
 
 
 def _check_report(path: str, others: Sequence[str]) -> None:
     """The report must not fall upon a model or a rule file, nor a directory."""
     import os
 
+    if path == STDOUT:
+        return
+    if not path:
+        raise _Wrong("say where the report goes: --report FILE.json (or - for standard output)")
     if os.path.isdir(path):
         raise _Wrong(f"the report {printable(path)} is a directory: name a file")
     place = os.path.realpath(path)
@@ -224,13 +269,14 @@ def _check_report(path: str, others: Sequence[str]) -> None:
 
 
 def _write_report(path: str, report: Report, console: Console) -> bool:
-    import os
 
     from fusion_engine.armnn.files import write_atomically
     from fusion_engine.errors import OutputError
 
+    if path == STDOUT:
+        console.print(report.text().rstrip("\n"))
+        return True
     try:
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         write_atomically(path, [report.text().encode("ascii")])
     except OutputError as error:
         console.note(f"fusion-engine: {printable(str(error))}")
@@ -309,7 +355,7 @@ def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
 def _inspect(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine import ModelError, load, validate
     from fusion_engine.network import warnings_of
-    from fusion_engine.overview import cautions, overview
+    from fusion_engine.overview import cautions, layer_list, overview
     from fusion_engine.tables import overview_lines
 
     try:
@@ -320,6 +366,8 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> int:
     found = {"path": arguments.model, **overview(graph)}
     problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
     found["warnings"] = [*warnings_of(graph), *cautions(graph), *problems]
+    if arguments.layers:
+        found["layer_list"] = layer_list(graph)
     if arguments.json:
         import json
 
@@ -338,7 +386,7 @@ def _match(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.search import search
 
     try:
-        rule = FusingRule(arguments.text, arguments.syntax, name="match", group="match")
+        rule = FusingRule(arguments.text, arguments.syntax, name="match", group="match", source="RULE_TEXT")
     except RuleError as error:
         raise _Wrong(*map(_rule_error, (error, *error.others))) from error
     try:

@@ -24,7 +24,10 @@ from fusion_engine.network import Network, warnings_of
 from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
-__all__ = ["Fusion", "LayerRef", "Refusal", "fuse"]
+__all__ = ["NOTHING", "Fusion", "LayerRef", "Refusal", "fuse"]
+
+NOTHING = "nothing"
+"""Result of a fusion after which no layer stands where its root stood."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,9 @@ class LayerRef:
     index: int
     name: str
     type: str
+
+    def __str__(self) -> str:
+        return f"layer {self.index} {self.name!r} {self.type}"
 
 
 @dataclass(frozen=True)
@@ -45,7 +51,8 @@ class Fusion:
     rule
         The rule's name.
     result
-        What was made: the name of an opaque layer or a group, or the LayerType a fold left.
+        What was made: the name of an opaque layer or a group, or the LayerType a fold left; `NOTHING`
+        where it left none.
     layers
         What it was made from, the root first.
     """
@@ -53,6 +60,9 @@ class Fusion:
     rule: str
     result: str
     layers: tuple[LayerRef, ...]
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.result} from {'; '.join(map(str, self.layers))}"
 
 
 @dataclass(frozen=True)
@@ -62,6 +72,9 @@ class Refusal:
     rule: str
     layer: LayerRef
     reason: str
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.layer}: {self.reason}"
 
 
 class _Matcher(Protocol):
@@ -123,7 +136,8 @@ class _Runner:
         keys = match.layers if self.fold is None or self.fold.layers is None else self.fold.layers(plan)
         layers = tuple(_ref(workspace, key) for key in keys)
         if self.fold is not None:
-            result = workspace.type(self.fold.apply(workspace, match, plan))
+            left = self.fold.apply(workspace, match, plan)
+            result = NOTHING if left is None else workspace.type(left)
         elif self.rule.group is not None:
             group.apply(workspace, match, plan)
             result = self.rule.group

@@ -8,10 +8,12 @@ from typing import Any
 from fusion_engine.console import counted
 from fusion_engine.group import group_of
 from fusion_engine.network import EMPTY, Network, describe, edges_into
+from fusion_engine.recipe_values import params_to_json
 from fusion_engine.recipes import read_recipe
+from fusion_engine.schema import schema
 from fusion_engine.tensor import Tensor, TensorInfo
 
-__all__ = ["cautions", "overview"]
+__all__ = ["cautions", "layer_list", "overview"]
 
 
 def overview(graph: Network) -> dict[str, Any]:
@@ -46,6 +48,39 @@ def overview(graph: Network) -> dict[str, Any]:
     }
 
 
+def layer_list(graph: Network) -> list[dict[str, Any]]:
+    """Every layer, ascending by key, as plain data that goes into JSON.
+
+    Returns
+    -------
+    list of dict
+        ``layer`` (key), ``type``, ``name``; ``inputs``: per input slot ``layer`` and ``slot`` of what
+        feeds it, None where nothing does; ``outputs``: per output slot ``shape``, ``data_type``,
+        ``scale``, ``offset``, all None where the file has no TensorInfo; ``params``: the descriptor's
+        fields, each written out, None where the layer lacks its descriptor.
+    """
+    return [_layer(graph, key) for key in sorted(graph.nodes)]
+
+
+def _layer(graph: Network, key: int) -> dict[str, Any]:
+    node = graph.nodes[key]
+    kind = schema().layers.get(node["type"]) or schema(graph.graph["dialect"]).layers[node["type"]]
+    return {
+        "layer": key,
+        "type": node["type"],
+        "name": node.get("name", ""),
+        "inputs": _fed(graph, key),
+        "outputs": [_info_as_json(info) for info in node.get("outputs", ())],
+        "params": params_to_json(kind, node.get("params")),
+    }
+
+
+def _fed(graph: Network, key: int) -> list[dict[str, int] | None]:
+    fed = dict(edges_into(graph, key))
+    slots = range(max(fed, default=-1) + 1)
+    return [{"layer": fed[slot].layer, "slot": fed[slot].slot} if slot in fed else None for slot in slots]
+
+
 def cautions(graph: Network) -> tuple[str, ...]:
     """What a user should know of a network that was read, beyond the reader's own warnings."""
     untagged = [key for key, tensor in _tensors(graph) if tensor.untagged and tensor.info.data_type != "Float16"]
@@ -72,17 +107,25 @@ def _ends(graph: Network, kind: str) -> list[dict[str, Any]]:
 
 def _end(graph: Network, key: int, listed: bool) -> dict[str, Any]:
     node = graph.nodes[key]
-    info = _info(graph, key)
-    quantized = info is not None and info.canonical_type.startswith("Q") and not info.quantization_scales
     return {
         "layer": key,
         "name": node.get("name", ""),
         "binding_id": node.get("binding_id"),
         "listed": listed,
-        "shape": None if info is None else list(info.shape),
-        "data_type": None if info is None else info.data_type,
-        "scale": info.quantization_scale if info is not None and quantized else None,
-        "offset": info.quantization_offset if info is not None and quantized else None,
+        **_info_as_json(_info(graph, key)),
+    }
+
+
+def _info_as_json(info: TensorInfo | None) -> dict[str, Any]:
+    """Shape, type and per-tensor quantization; each None where there is none."""
+    if info is None:
+        return dict.fromkeys(("shape", "data_type", "scale", "offset"))
+    quantized = info.canonical_type.startswith("Q") and not info.quantization_scales
+    return {
+        "shape": list(info.shape),
+        "data_type": info.data_type,
+        "scale": info.quantization_scale if quantized else None,
+        "offset": info.quantization_offset if quantized else None,
     }
 
 

@@ -38,6 +38,11 @@ class Layers:
     layers: int
     constants: int
 
+    @property
+    def others(self) -> int:
+        """Number of layers that are no Constants."""
+        return self.layers - self.constants
+
     @classmethod
     def of(cls, graph: Network) -> Layers:
         """Count those of a network."""

@@ -33,9 +33,9 @@ def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str,
     if model.error is not None or before is None or after is None:
         return [f"{head}: {reason(model)}"]
     if model.status == "unchanged":
-        head += f", 0 {done}, {before.layers} layers ({before.constants} Constants)"
+        head += f", 0 {done}, {counted(before.others, 'layer')} and {counted(before.constants, 'Constant')}"
     else:
-        head += f", {before.layers} -> {after.layers} layers ({before.constants} -> {after.constants} Constants)"
+        head += f", {before.others} -> {after.others} layers, {before.constants} -> {after.constants} Constants"
     if model.output is not None:
         verb = "copied" if model.status == "unchanged" else "written"
         head += f", {'would be ' if dry_run else ''}{verb} to {printable(model.output)}"
@@ -71,7 +71,10 @@ def summary_line(report: Report, done: str) -> str:
     statuses = Counter(model.status for model in report.models)
     counts = ", ".join(f"{statuses[status]} {status}" for status in (done, "unchanged", "failed"))
     made, refused = counted(summary["fusions"], "fusion"), counted(summary["refusals"], "refusal")
-    return f"{counted(len(report.models), 'model')}: {counts}" + (f"; {made}, {refused}" if done == "fused" else "")
+    told = [made, refused] if done == "fused" else []
+    if summary["warnings"]:
+        told.append(counted(summary["warnings"], "warning"))
+    return f"{counted(len(report.models), 'model')}: {counts}" + (f"; {', '.join(told)}" if told else "")
 
 
 def overview_lines(found: dict[str, Any]) -> list[str]:
@@ -80,7 +83,7 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         printable(found["path"]),
         f"dialect   {found['dialect']} (featureVersions {versions})",
-        f"layers    {found['layers']}, {found['constants']} of them Constants",
+        f"layers    {found['layers'] - found['constants']}, and {counted(found['constants'], 'Constant')}",
         f"weights   {found['weights_bytes']} bytes",
     ]
     for kind in ("inputs", "outputs"):
@@ -94,4 +97,21 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
         for name, count in counts.items():
             lines.append(f"{label:<9} {printable(name):<{width}}  {count}")
             label = ""
-    return lines + [f"warning   {printable(warning)}" for warning in found["warnings"]]
+    lines += [f"warning   {printable(warning)}" for warning in found["warnings"]]
+    return lines + _layer_lines(found["layer_list"]) if "layer_list" in found else lines
+
+
+def _layer_lines(layers: list[dict[str, Any]]) -> list[str]:
+    """A table of layers: index, type, name, where the inputs come from, what the outputs are."""
+    rows = [("index", "type", "name", "inputs", "outputs")]
+    for layer in layers:
+        inputs = " ".join(
+            "-" if source is None else f"{source['layer']}" + (f":{source['slot']}" if source["slot"] else "")
+            for source in layer["inputs"]
+        )
+        outputs = "; ".join(
+            "unknown" if info["shape"] is None else f"{info['data_type']} {info['shape']}" for info in layer["outputs"]
+        )
+        rows.append((str(layer["layer"]), layer["type"], repr(layer["name"]), inputs, outputs))
+    widths = [max(len(row[column]) for row in rows) for column in range(4)]
+    return ["", *("  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows)]

@@ -67,9 +67,37 @@ def loads(data: bytes | bytearray | memoryview, *, lenient: bool = False) -> Net
     return _read(bytes(data), None, lenient)
 
 
+_FOREIGN = {
+    (4, b"TFL3"): "a TensorFlow Lite model",
+    (0, b"PK\x03\x04"): "a zip archive",
+    (0, b"\x1f\x8b"): "a gzip archive",
+    (0, b"\x89HDF\r\n\x1a\n"): "an HDF5 file",
+    (0, b"version https://git-lfs"): "a pointer of Git LFS, not the file itself",
+    **{(0, bytes([0x08, version, 0x12])): "an ONNX model" for version in range(3, 20)},
+}
+"""What other files begin with: offset and bytes."""
+
+
+def _root(decoder: Decoder) -> dict[str, Any]:
+    """The root table; says what the file seems to be where it has none."""
+    try:
+        found: dict[str, Any] = decoder.table(schema().root, decoder.root())
+    except ModelError as error:
+        for (offset, magic), kind in _FOREIGN.items():
+            if bytes(decoder.buffer[offset : offset + len(magic)]) == magic:
+                raise ModelError(
+                    f"this is no .armnn file: it looks like {kind} ({error.reason}); Arm NN's own converter or "
+                    "serializer writes .armnn files"
+                ) from None
+        if not decoder.size:
+            raise ModelError("the file is empty") from None
+        raise
+    return found
+
+
 def _read(buffer: Buffer, mapped: MappedFile | None, lenient: bool) -> Network:
     outer = Decoder(buffer, schema(), lenient=lenient)
-    root = outer.table(schema().root, outer.root())
+    root = _root(outer)
     layers = _unions(outer, root.get("layers", ()))
     facts = schema(detect(outer, layers))
     if "featureVersions" in root and "featureVersions" not in facts.tables[facts.root].by_name:

@@ -18,6 +18,7 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.cli import main
+from fusion_engine.console import counted
 from fusion_engine.resources import folder
 from tests.support.nets import Net
 
@@ -84,11 +85,11 @@ def test_fuse_a_directory(models: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert lines[0].startswith("models/bad.armnn: failed: ")
     assert lines[1] == "models/dangling.armnn: failed: cannot be read: No such file or directory"
     assert lines[2:5] == [
-        "models/good.armnn: fused, 5 -> 4 layers (0 -> 0 Constants), written to fused/good.armnn",
+        "models/good.armnn: fused, 5 -> 4 layers, 0 -> 0 Constants, written to fused/good.armnn",
         "    rule        result         fused  refused",
         "    batch-norm  Convolution2d      1        0",
     ]
-    assert lines[5] == "models/plain.armnn: unchanged, 0 fused, 3 layers (0 Constants), copied to fused/plain.armnn"
+    assert lines[5] == "models/plain.armnn: unchanged, 0 fused, 3 layers and 0 Constants, copied to fused/plain.armnn"
     assert lines[-1] == "5 models: 2 fused, 1 unchanged, 2 failed; 2 fusions, 0 refusals"
     assert err.splitlines()[2] == "[3/5] models/good.armnn: fused"
 
@@ -183,6 +184,15 @@ def test_dry_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["fuse", "models", "--out", "o", "--rules", "broken.toml"], "broken.toml:2:26"),
         (["fuse", "models", "--out", "o", "--rules", "empty.toml"], "there is no rule in empty.toml"),
         (["fuse", "models", "--out", "o", "--report", "models"], "is a directory"),
+        (["fuse", "models", "--out", "o", "--report", ""], "say where the report goes"),
+        (
+            ["fuse", "models", "--dry-run", "--report", "broken.toml/r.json"],
+            "broken.toml: nothing can be written there",
+        ),
+        (["fuse", "models", "--out", ""], "say where the results go"),
+        (["fuse", "models", "--out", "", "--dry-run"], "say where the results go"),
+        (["fuse", "models", "--out", "/proc/o"], "/proc/o: nothing can be written there"),
+        (["unfuse", "models", "--out", "broken.toml/o"], "broken.toml/o: nothing can be written there"),
         (["fuse", "models", "--out", "o", "--report", "o/good.armnn"], "is a model or rule file of the run"),
         (["fuse", "models", "--out", "o", "--rules", "empty.toml", "--report", "empty.toml"], "empty.toml"),
         (["fuse", "empty", "--out", "o"], "there is no file *.armnn in the directory empty"),
@@ -248,7 +258,7 @@ def test_inspect(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines() == [
         "models/good.armnn",
         "dialect   current (featureVersions 1, 0, 0)",
-        "layers    5, 0 of them Constants",
+        "layers    5, and 0 Constants",
         "weights   48 bytes",
         "input     'data', id 0, Float32 [1, 4, 4, 1]",
         "output    'prob', id 0, Float32 [1, 4, 4, 2]",
@@ -258,6 +268,35 @@ def test_inspect(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "          Input               1",
         "          Output              1",
     ]
+
+
+def test_inspect_layers(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", "models/good.armnn", "--layers"]) == 0
+    assert capsys.readouterr().out.splitlines()[-6:] == [
+        "index  type                name    inputs  outputs",
+        "0      Input               'data'          Float32 [1, 4, 4, 1]",
+        "1      Convolution2d       'conv'  0       Float32 [1, 4, 4, 2]",
+        "2      BatchNormalization  'norm'  1       Float32 [1, 4, 4, 2]",
+        "3      Activation          'relu'  2       Float32 [1, 4, 4, 2]",
+        "4      Output              'prob'  3",
+    ]
+    assert main(["inspect", "models/good.armnn", "--layers", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["layer_list"][3] == {
+        "layer": 3,
+        "type": "Activation",
+        "name": "relu",
+        "inputs": [{"layer": 2, "slot": 0}],
+        "outputs": [{"shape": [1, 4, 4, 2], "data_type": "Float32", "scale": None, "offset": None}],
+        "params": {"activationFunction": "ReLu", "a": 0.0, "b": 0.0},
+    }
+
+
+def test_the_report_on_standard_output(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fuse", "models/good.armnn", "--out", "fused", "--report", "-"]) == 0
+    out, err = capsys.readouterr()
+    assert json.loads(out)["summary"]["fused"] == 1
+    assert err.splitlines()[-1] == "1 model: 1 fused, 0 unchanged, 0 failed; 1 fusion, 0 refusals"
+    assert not Path("-").exists()
 
 
 def test_inspect_json(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -322,7 +361,7 @@ def test_inspect_what_cannot_be_read(models: Path, capsys: pytest.CaptureFixture
 
 def test_lint(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "armnn"]) == 0
-    assert capsys.readouterr().out == "1 file, 1 rule, no errors\n"
+    assert capsys.readouterr().out == f"1 file, {counted(len(fe.load_rules('armnn')), 'rule')}, no errors\n"
     Path("two.toml").write_text(
         '[[rule]]\nmatch = "Activation{Convolution}"\ninto = "X"\n\n[[rule]]\nmatch = "Activation{"\nwhat = 1\n'
     )

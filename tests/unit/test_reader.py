@@ -414,3 +414,22 @@ def test_a_change_of_a_mapped_file_is_noticed_wherever_weights_are_read(
     for work in (lambda: fe.equal(graph, same), lambda: fe.fuse(graph, fe.load_rules("armnn"))):
         with pytest.raises(ModelError, match="changed while in use"):
             work()
+
+
+@pytest.mark.parametrize(
+    ("data", "kind"),
+    [
+        (b"\x1c\x00\x00\x7fTFL3" + bytes(40), "a TensorFlow Lite model"),
+        (b"PK\x03\x04" + bytes(40), "a zip archive"),
+        (b"\x08\x07\x12\x07pytorch" + bytes(40), "an ONNX model"),
+        (b"version https://git-lfs.github.com/spec/v1\n", "a pointer of Git LFS, not the file itself"),
+    ],
+)
+def test_what_else_a_file_may_be(data: bytes, kind: str) -> None:
+    with pytest.raises(ModelError, match=f"^this is no .armnn file: it looks like {kind} "):
+        fe.loads(data)
+
+
+def test_an_empty_file() -> None:
+    with pytest.raises(ModelError, match=r"^the file is empty$"):
+        fe.loads(b"")

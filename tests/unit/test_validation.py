@@ -350,7 +350,9 @@ def test_constants() -> None:
     assert member(weights=weights, bias=weights) == [
         "there is no constant 'bias' in Convolution2d: it has weights, biases"
     ]
-    assert member(weights=np.ones(2)) == ["its constant 'weights' is a ndarray: it must be a Tensor"]
+    assert member(weights=np.ones(2)) == [
+        "its constant 'weights' is a ndarray: it must be a Tensor: Tensor.of(array) makes one"
+    ]
     assert member(biases=weights) == ["it lacks the constant 'weights', which Convolution2d needs"]
     broken = Tensor.of([1, 2])
     object.__setattr__(broken, "data", np.ones(3, np.float32))
