@@ -56,7 +56,7 @@ class Fold:
         ``check(workspace, match) -> plan``; raises Refused.
     apply
         ``apply(workspace, match, plan) -> key``: makes the result, which keeps the root's key and
-        name, and removes what it consumed.
+        name, and removes what it consumed. None where nothing is left of the root.
     roots
         Root types of a fold that needs no ``match`` in a rule; empty for all others. Such a fold itself
         sees to it that what it takes away is used nowhere else.
@@ -66,7 +66,7 @@ class Fold:
     """
 
     check: Callable[[Workspace, Match], Any]
-    apply: Callable[[Workspace, Match, Any], int]
+    apply: Callable[[Workspace, Match, Any], int | None]
     roots: frozenset[str] = frozenset()
     layers: Callable[[Any], tuple[int, ...]] | None = None
 
@@ -76,6 +76,10 @@ OWN = {
     "batch-norm-chain": "fusion_engine.folds.batch_norm_chain",
     "scale": "fusion_engine.folds.scale",
     "shift": "fusion_engine.folds.shift",
+    "pad": "fusion_engine.folds.pad",
+    "clamp": "fusion_engine.folds.clamp",
+    "activation-chain": "fusion_engine.folds.activation_chain",
+    "noop-activation": "fusion_engine.folds.noop_activation",
 }
 """The folds of this package: the module of each, whose ``FOLD`` it is."""
 

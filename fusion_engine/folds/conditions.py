@@ -6,6 +6,8 @@ the tensors between them say what they hold, and that nothing at a connection co
 
 from __future__ import annotations
 
+import numpy as np
+
 from fusion_engine.folds import Refused
 from fusion_engine.network import FrozenDict, Source
 from fusion_engine.spellings import SPELLINGS
@@ -13,6 +15,7 @@ from fusion_engine.tensor import FLOATS, Tensor, TensorInfo
 from fusion_engine.workspace import Workspace
 
 __all__ = [
+    "QUANTIZED",
     "absorb_input",
     "check_float",
     "check_override",
@@ -22,7 +25,11 @@ __all__ = [
     "float_info",
     "known_info",
     "operation",
+    "same_grid",
 ]
+
+QUANTIZED = frozenset({"QAsymmU8", "QAsymmS8", "QSymmS8", "QSymmS16"})
+"""The quantized data types, under their present names."""
 
 _BINARY = "ElementwiseBinary"
 
@@ -87,8 +94,8 @@ def check_override(workspace: Workspace, key: int, slot: int, info: TensorInfo) 
         raise Refused(f"{workspace.describe(key)} overrides the TensorInfo of {where}")
 
 
-def constant_operand(workspace: Workspace, key: int, other: int) -> tuple[int, int, Tensor]:
-    """The Constant that meets output 0 of ``other`` in a layer of two inputs.
+def constant_operand(workspace: Workspace, key: int, other: int, output: int = 0) -> tuple[int, int, Tensor]:
+    """The Constant that meets an output of ``other`` in a layer of two inputs.
 
     Returns
     -------
@@ -98,7 +105,7 @@ def constant_operand(workspace: Workspace, key: int, other: int) -> tuple[int, i
     inputs = dict(workspace.inputs(key))
     if set(inputs) != {0, 1}:
         raise Refused(f"{workspace.describe(key)} has inputs on slots {sorted(inputs)} instead of 0 and 1")
-    slots = [slot for slot, source in inputs.items() if source != Source(other, 0)]
+    slots = [slot for slot, source in inputs.items() if source != Source(other, output)]
     if len(slots) != 1:
         raise Refused(f"{workspace.describe(key)} does not take {workspace.describe(other)} and a Constant")
     slot = slots[0]
@@ -111,6 +118,37 @@ def constant_operand(workspace: Workspace, key: int, other: int) -> tuple[int, i
         raise Refused(f"the output of {workspace.describe(constant)} has another TensorInfo than its tensor")
     check_override(workspace, key, slot, info)
     return slot, constant, tensor
+
+
+def same_grid(workspace: Workspace, *sources: Source) -> TensorInfo:
+    """TensorInfo of outputs that hold the same kind of values in the same shape; that of the first.
+
+    All are of one type, float or quantized; where quantized, of one positive scale and one offset
+    that is itself a value of the type, so that 0 is a value of each.
+    """
+    first = known_info(workspace, sources[0])
+    place = f"the output of {workspace.describe(sources[0].layer)}"
+    quantized = first.canonical_type in QUANTIZED
+    if first.quantization_scales or not (quantized or first.canonical_type in FLOATS):
+        per_axis = " with a quantization per axis" if first.quantization_scales else ""
+        raise Refused(f"{place} is {first.data_type}{per_axis}, which does not fold")
+    if quantized:
+        limits = np.iinfo(first.dtype)
+        if not 0 < first.quantization_scale < np.inf or not limits.min <= first.quantization_offset <= limits.max:
+            raise Refused(f"{place} has scale {first.quantization_scale:g} and offset {first.quantization_offset}")
+    for source in sources[1:]:
+        info = known_info(workspace, source)
+        kind = workspace.describe(source.layer)
+        if info.canonical_type != first.canonical_type:
+            raise Refused(f"{kind} gives {info.data_type}, {place} is {first.data_type}")
+        if quantized and info.quantization != first.quantization:
+            raise Refused(
+                f"{kind} gives scale {info.quantization_scale:g} and offset {info.quantization_offset}, "
+                f"{place} has {first.quantization_scale:g} and {first.quantization_offset}"
+            )
+        if info.shape != first.shape or not (info.known and first.known):
+            raise Refused(f"{kind} gives shape {info.shape}, {place} has {first.shape}")
+    return first
 
 
 def absorb_input(workspace: Workspace, root: int, layer: int) -> None:
