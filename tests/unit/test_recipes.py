@@ -171,7 +171,7 @@ def test_there_is_no_such_layer(layer: Any) -> None:
 
 
 def test_a_recipe_of_what_is_no_network() -> None:
-    with pytest.raises(fe.ModelError, match="a network is a networkx.DiGraph, not str"):
+    with pytest.raises(fe.ModelError, match=r"a network is a networkx\.DiGraph, not str"):
         recipe("model.armnn", 0)  # type: ignore[arg-type]
 
 
