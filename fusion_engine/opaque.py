@@ -24,9 +24,9 @@ from fusion_engine.folds import Refused
 from fusion_engine.match.binding import Match
 from fusion_engine.network import EMPTY, FrozenDict, Source, default_value
 from fusion_engine.recipe_values import Wrong, info_to_json, params_to_json
-from fusion_engine.schema import schema, slots_fit
+from fusion_engine.schema import WEIGHTED, schema, slots_fit
 from fusion_engine.tensor import Tensor, TensorInfo
-from fusion_engine.weights import WEIGHTED
+from fusion_engine.weights import weights_layout
 from fusion_engine.workspace import PARAMETER_SLOTS, Workspace
 
 __all__ = ["WARNING", "OpaquePlan", "OpaqueRule", "apply", "check", "former", "settle", "to_dialect"]
@@ -273,29 +273,17 @@ class _Content:
         return found
 
 
-_BY_DATA_LAYOUT = {"NHWC": "OHWI", "NCHW": "OIHW"}
-
-
 def _layout(workspace: Workspace, key: int, tensor: Tensor | None, field: str) -> str | None:
-    """What the axes of a weighted layer's tensor mean, a letter each; None where that is not known.
+    """The axes of a layer's tensor, a letter each as in `weights_layout`; None where that is not known.
 
-    O output channels, I input channels, M multiplier (output channel ``i*M + m``), D, H, W kernel;
-    ``1HWO`` is the depthwise layout of weightsLayoutScheme 1. A bias and batch norm's tensors are ``C``.
+    A bias and batch norm's tensors are ``C``.
     """
     kind = workspace.type(key)
-    layout = ""
+    layout = None
     if kind == "BatchNormalization" or (field == "biases" and kind in WEIGHTED):
         layout = "C"
     elif field == "weights":
-        match kind:
-            case "Convolution2d" | "TransposeConvolution2d":
-                layout = _BY_DATA_LAYOUT.get(workspace.param(key, "dataLayout"), "")
-            case "DepthwiseConvolution2d":
-                layout = "1HWO" if workspace.graph.graph.get("feature_versions", (1, 1, 1))[1] else "MIHW"
-            case "FullyConnected":
-                layout = "OI" if workspace.param(key, "transposeWeightsMatrix") else "IO"
-            case "Convolution3d":
-                layout = "DHWIO"
+        layout = weights_layout(workspace, key)
     return layout if layout and tensor is not None and len(tensor.info.shape) == len(layout) else None
 
 

@@ -18,6 +18,7 @@ from fusion_engine.resources import folder
 
 __all__ = [
     "DIALECTS",
+    "WEIGHTED",
     "Enum",
     "Field",
     "LayerType",
@@ -31,6 +32,11 @@ __all__ = [
 ]
 
 DIALECTS = ("seed", "19.02", "19.05", "current")
+
+WEIGHTED = frozenset(
+    {"Convolution2d", "Convolution3d", "DepthwiseConvolution2d", "FullyConnected", "TransposeConvolution2d"}
+)
+"""Layer types with weights that have an output axis."""
 
 SCALARS = {
     "bool": "?",

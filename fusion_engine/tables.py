@@ -36,6 +36,8 @@ def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str,
         head += f", 0 {done}, {counted(before.others, 'layer')} and {counted(before.constants, 'Constant')}"
     else:
         head += f", {before.others} -> {after.others} layers, {before.constants} -> {after.constants} Constants"
+        if done == "unfused":
+            head += ": nothing in it was made by opaque rules or groups (what folds did stays)"
     if model.output is not None:
         verb = "copied" if model.status == "unchanged" else "written"
         head += f", {'would be ' if dry_run else ''}{verb} to {printable(model.output)}"

@@ -26,13 +26,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fusion_engine.network import Source
+from fusion_engine.schema import WEIGHTED
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.workspace import PARAMETER_SLOTS, Workspace
 
-__all__ = ["WEIGHTED", "Bias", "Weights", "channel_axis", "layer_bias", "layer_layout", "layer_weights"]
-
-WEIGHTED = frozenset({*PARAMETER_SLOTS, "TransposeConvolution2d"})
-"""Layer types with weights that have an output axis."""
+__all__ = ["Bias", "Weights", "channel_axis", "layer_bias", "layer_layout", "layer_weights", "weights_layout"]
 
 _WEIGHTS_SLOT, _BIAS_SLOT = 1, 2
 
@@ -48,13 +46,16 @@ class _Axes(NamedTuple):
     rank: int = 4
 
 
-_OHWI = _Axes((0,), 3, 1, 2)
-_OIHW = _Axes((0,), 1, 2, 3)
-_MIHW = _Axes((1, 0), 1, 2, 3)
-_1HWO = _Axes((3,), None, 1, 2)
-_DHWIO = _Axes((4,), 3, 1, 2, 0, rank=5)
-_OI = _Axes((0,), 1, rank=2)
-_IO = _Axes((1,), 0, rank=2)
+_AXES = {
+    "OHWI": _Axes((0,), 3, 1, 2),
+    "OIHW": _Axes((0,), 1, 2, 3),
+    "MIHW": _Axes((1, 0), 1, 2, 3),
+    "1HWO": _Axes((3,), None, 1, 2),
+    "DHWIO": _Axes((4,), 3, 1, 2, 0, rank=5),
+    "OI": _Axes((0,), 1, rank=2),
+    "IO": _Axes((1,), 0, rank=2),
+}
+"""By `weights_layout`."""
 
 
 @dataclass(frozen=True)
@@ -185,9 +186,10 @@ def layer_weights(workspace: Workspace, key: int) -> Weights | None:
         None where the layer has no weights, where they are computed, and where their rank is not
         that of the layer's kind.
     """
-    axes = _axes(workspace, key)
-    if axes is None:
+    layout = weights_layout(workspace, key)
+    if layout is None:
         return None
+    axes = _AXES[layout]
     tensor, field, constant = _parameter(workspace, key, "weights", _WEIGHTS_SLOT)
     if tensor is None or len(tensor.info.shape) != axes.rank:
         return None
@@ -212,16 +214,21 @@ def layer_bias(workspace: Workspace, key: int) -> Bias | None:
     return None if tensor is None else Bias(tensor, field, constant)
 
 
-def _axes(workspace: Workspace, key: int) -> _Axes | None:
+def weights_layout(workspace: Workspace, key: int) -> str | None:
+    """What the axes of a layer's weights mean, a letter each; None where it has none or its layout is unknown.
+
+    O output channels, I input channels, M multiplier (output channel ``i*M + m``), D, H, W kernel;
+    ``1HWO`` is the depthwise layout of weightsLayoutScheme 1.
+    """
     match workspace.type(key):
         case "Convolution2d" | "TransposeConvolution2d":
-            return {"NHWC": _OHWI, "NCHW": _OIHW}.get(workspace.param(key, "dataLayout"))
+            return {"NHWC": "OHWI", "NCHW": "OIHW"}.get(workspace.param(key, "dataLayout"))
         case "DepthwiseConvolution2d":
-            return _MIHW if workspace.graph.graph.get("feature_versions", (1, 1, 1))[1] == 0 else _1HWO
+            return "1HWO" if workspace.graph.graph.get("feature_versions", (1, 1, 1))[1] else "MIHW"
         case "FullyConnected":
-            return _OI if workspace.param(key, "transposeWeightsMatrix") else _IO
+            return "OI" if workspace.param(key, "transposeWeightsMatrix") else "IO"
         case "Convolution3d":
-            return _DHWIO
+            return "DHWIO"
     return None
 
 

@@ -21,8 +21,9 @@ import numpy.typing as npt
 from fusion_engine.folds import Refused
 from fusion_engine.folds.conditions import check_override, check_parameter, float_info
 from fusion_engine.network import FrozenDict, Source
+from fusion_engine.schema import WEIGHTED
 from fusion_engine.tensor import Tensor, TensorInfo
-from fusion_engine.weights import WEIGHTED, Bias, Weights, channel_axis, layer_bias, layer_weights
+from fusion_engine.weights import Bias, Weights, channel_axis, layer_bias, layer_weights
 from fusion_engine.workspace import Workspace
 
 __all__ = [

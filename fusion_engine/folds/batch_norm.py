@@ -19,9 +19,9 @@ from fusion_engine.folds.affine import Plan, apply_plan, norm_statistics, tensor
 from fusion_engine.folds.conditions import check_plain
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
-from fusion_engine.schema import float32
+from fusion_engine.schema import WEIGHTED, float32
 from fusion_engine.tensor import TensorInfo
-from fusion_engine.weights import WEIGHTED, channel_axis
+from fusion_engine.weights import channel_axis
 from fusion_engine.workspace import Workspace
 
 __all__ = ["FOLD", "apply", "check", "layers_of", "norm_deviation", "norm_scale_and_shift"]

@@ -12,15 +12,10 @@ from dataclasses import dataclass, replace
 from functools import cache
 from types import MappingProxyType
 
-from fusion_engine.schema import Field, LayerType, schema
+from fusion_engine.schema import WEIGHTED, Field, LayerType, schema
 from fusion_engine.spellings import spellings
 
-__all__ = ["WEIGHTED", "Quantity", "find_quantity", "quantities"]
-
-WEIGHTED = frozenset(
-    {"Convolution2d", "Convolution3d", "DepthwiseConvolution2d", "FullyConnected", "TransposeConvolution2d"}
-)
-"""Layer types with ``weights.``, ``bias.`` and ``channels``."""
+__all__ = ["Quantity", "find_quantity", "quantities"]
 
 _KERNELS = {
     "Convolution2d": 2,
