@@ -11,7 +11,7 @@ import math
 
 import numpy as np
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Fold, Inapplicable, Refused
 from fusion_engine.folds.activations import Function, function_of, keeps
 from fusion_engine.folds.conditions import QUANTIZED, check_override, check_plain, same_grid
 from fusion_engine.folds.moves import bypass, check_bypass
@@ -45,7 +45,7 @@ def check(workspace: Workspace, match: Match) -> Source:
     check_override(workspace, root, 0, info)
     function = function_of(workspace, root)
     if not keeps(function, *_range(function, info)):
-        raise Refused(f"{workspace.describe(root)} is {function}, which changes values of {_described(info)}")
+        raise Inapplicable(f"{workspace.describe(root)} is {function}, which changes values of {_described(info)}")
     check_bypass(workspace, root, inputs[0])
     return inputs[0]
 
