@@ -76,7 +76,7 @@ def load_rules(*sources: str | os.PathLike[str]) -> list[FusingRule]:
     Examples
     --------
     >>> [rule.fold for rule in load_rules("armnn")]
-    ['batch-norm']
+    ['dead-ends', 'constants', ..., 'batch-norm', ...]
     """
     rules, errors = read_rules(sources)
     if errors:
