@@ -287,8 +287,8 @@ def _layout(workspace: Workspace, key: int, tensor: Tensor | None, field: str) -
     return layout if layout and tensor is not None and len(tensor.info.shape) == len(layout) else None
 
 
-def apply(workspace: Workspace, match: Match, plan: OpaquePlan) -> int:
-    """Make the StandIn that `check` planned, at the root's key, which is returned."""
+def apply(workspace: Workspace, match: Match, plan: OpaquePlan, name: str | None = None) -> int:
+    """Make the StandIn that `check` planned, at the root's key, which is returned; its name may be given."""
     root = match.root
     name_of_root, outputs = workspace.name(root), workspace.outputs(root)
     workspace.rewire(root, ())
@@ -296,7 +296,8 @@ def apply(workspace: Workspace, match: Match, plan: OpaquePlan) -> int:
         if key != root:
             workspace.remove(key)
     workspace.drop_unused(plan.emptied)
-    name = workspace.names.unique(f"{plan.result}:{name_of_root}")
+    if name is None:
+        name = workspace.names.unique(f"{plan.result}:{name_of_root}")
     inputs = list(plan.inputs)
     for part in plan.parts:
         if part.source is not None:

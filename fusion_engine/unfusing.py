@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import networkx as nx
@@ -18,7 +19,26 @@ from fusion_engine.schema import schema
 from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
-__all__ = ["unfuse"]
+__all__ = ["Opened", "open_opaque", "unfuse"]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An opaque layer that was undone.
+
+    Attributes
+    ----------
+    name
+        The name that it had.
+    recipe
+        What it was fused from.
+    layers
+        Keys of its layers now, in the recipe's order; the first is the key that it had.
+    """
+
+    name: str
+    recipe: Mapping[str, Any]
+    layers: tuple[int, ...]
 
 
 def unfuse(graph: Network) -> Network:
@@ -67,7 +87,37 @@ def unfuse(graph: Network) -> Network:
 
 def _unfuse(graph: Network) -> Network:
     workspace = Workspace(graph)
-    notes = []
+    opened, notes = open_opaque(workspace)
+    for key in list(workspace.graph):
+        group = group_of(workspace.name(key))
+        while group is not None:
+            workspace.set(key, name=group.rest)
+            group = group_of(group.rest)
+    result = workspace.graph
+    for record in ("fusions", "refusals"):
+        result.graph.pop(record, None)
+    kept = [text for text in warnings_of(result) if not (opened and text.startswith(opaque.WARNING))]
+    result.graph.pop("warnings", None)
+    warnings = tuple(dict.fromkeys((*kept, *notes)))
+    if warnings:
+        result.graph["warnings"] = warnings
+    return result
+
+
+def open_opaque(workspace: Workspace) -> tuple[list[Opened], list[str]]:
+    """Undo every opaque layer, and give the network its former dialect and featureVersions.
+
+    Returns
+    -------
+    list of Opened, list of str
+        What was undone, a layer before those inside it; and notes for the user.
+
+    Raises
+    ------
+    ModelError
+        As `unfuse` does.
+    """
+    notes: list[str] = []
     pending: list[tuple[int, Mapping[str, Any]]] = []
     if workspace.of_type("StandIn"):
         for key in workspace.order():
@@ -78,24 +128,18 @@ def _unfuse(graph: Network) -> Network:
                 else:
                     pending.append((key, recipe))
         pending = _with_own_recipes(workspace, pending, notes)
-    if pending:
-        former = _former(workspace, pending)
-        restored = _expand_all(workspace, pending)
-        notes += _come_back(workspace, former, restored)
-    for key in list(workspace.graph):
-        group = group_of(workspace.name(key))
-        while group is not None:
-            workspace.set(key, name=group.rest)
-            group = group_of(group.rest)
-    result = workspace.graph
-    for record in ("fusions", "refusals"):
-        result.graph.pop(record, None)
-    kept = [text for text in warnings_of(result) if not (pending and text.startswith(opaque.WARNING))]
-    result.graph.pop("warnings", None)
-    warnings = tuple(dict.fromkeys((*kept, *notes)))
-    if warnings:
-        result.graph["warnings"] = warnings
-    return result
+    if not pending:
+        return [], notes
+    former = _former(workspace, pending)
+    opened = _expand_all(workspace, pending)
+    inner = [
+        key
+        for one in opened
+        for key, layer in zip(one.layers, one.recipe["layers"], strict=True)
+        if "recipe" not in layer
+    ]
+    notes += _come_back(workspace, former, inner)
+    return opened, notes
 
 
 def _with_own_recipes(
@@ -142,22 +186,22 @@ def _former(workspace: Workspace, pending: list[tuple[int, Mapping[str, Any]]]) 
 # Layers
 
 
-def _expand_all(workspace: Workspace, outermost: list[tuple[int, Mapping[str, Any]]]) -> list[int]:
-    """Put the layers in the StandIns' places; returns their keys."""
+def _expand_all(workspace: Workspace, outermost: list[tuple[int, Mapping[str, Any]]]) -> list[Opened]:
+    """Put the layers in the StandIns' places; returns what was undone, outer before inner."""
     for key, _ in outermost:
         last = workspace.disconnect(key, len(workspace.inputs(key)) - 1)
         workspace.drop_unused([last.layer])
-    restored = []
+    opened = []
     pending = outermost[::-1]
     while pending:
         key, recipe = pending.pop()
+        name = workspace.name(key)
         keys = _expand(workspace, key, recipe)
+        opened.append(Opened(name, recipe, tuple(keys)))
         for made, layer in zip(keys, recipe["layers"], strict=True):
             if "recipe" in layer:
                 pending.append((made, layer["recipe"]))
-            else:
-                restored.append(made)
-    return restored
+    return opened
 
 
 def _expand(workspace: Workspace, key: int, recipe: Mapping[str, Any]) -> list[int]:
