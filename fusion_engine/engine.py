@@ -21,6 +21,7 @@ from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import compile_rule
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Network, warnings_of
+from fusion_engine.predicates import RulePredicate
 from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
@@ -103,15 +104,15 @@ class _Runner:
     rule: FusingRule
     matcher: _Matcher
     fold: Fold | None
+    predicate: RulePredicate | None
     refusals: list[Refusal] = field(default_factory=list)
     quiet_at: int = -1
 
     @classmethod
     def of(cls, rule: FusingRule) -> _Runner:
         fold = None if rule.fold is None else find_fold(rule.fold)
-        if fold is not None and not rule.patterns:
-            return cls(rule, _AnyRoot(fold.roots), fold)
-        return cls(rule, compile_rule(rule), fold)
+        matcher = _AnyRoot(fold.roots) if fold is not None and not rule.patterns else compile_rule(rule)
+        return cls(rule, matcher, fold, None if rule.when is None else RulePredicate(rule))
 
     def roots(self, workspace: Workspace) -> list[int]:
         """The layers of the root's types, in canonical order."""
@@ -125,6 +126,8 @@ class _Runner:
         unsafe = _unsafe(workspace, match)
         if unsafe is not None:
             raise Refused(unsafe)
+        if self.predicate is not None:
+            self.predicate.require(workspace, match)
         if self.fold is not None:
             return self.fold.check(workspace, match)
         if self.rule.group is not None:
@@ -167,7 +170,8 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     Raises
     ------
     FuseError
-        Where what is given is no network or no rule, or a match takes too many steps.
+        Where what is given is no network or no rule, a match takes too many steps, or another package's fold
+        or predicate fails.
     RuleLoopError
         Where rules keep firing: after 10 rewrites per layer and 100 more.
     ModelError

@@ -53,6 +53,9 @@ class FusingRule:
         Do not try the inputs of commutative layers swapped.
     marked
         What ``!`` means: ``"kept"``, or ``"fused"``: then all but the root and what is marked is kept.
+    when
+        Name of a predicate of an installed package that is asked about each match (see
+        `fusion_engine.predicates`).
     vocabulary
         Texts by the names that stand for them.
     results
@@ -92,6 +95,7 @@ class FusingRule:
     code: int
     ordered: bool
     marked: str
+    when: str | None
     vocabulary: tuple[tuple[str, str], ...]
     results: tuple[str, ...]
     source: str | None = field(compare=False)
@@ -109,6 +113,7 @@ class FusingRule:
         code: int = 0,
         ordered: bool = False,
         marked: str = "kept",
+        when: str | None = None,
         vocabulary: Mapping[str, str] | None = None,
         results: Sequence[str] = (),
         source: str | None = None,
@@ -118,6 +123,7 @@ class FusingRule:
         definitions = tuple(sorted((vocabulary or {}).items()))
         names = dict(definitions)
         options: dict[str, Any] = {"into": into, "fold": fold, "group": group, "code": code, "marked": marked}
+        options |= {"when": when}
         faults = list(option_faults(texts=texts, syntax_version=syntax_version, vocabulary=names, **options))
         errors = [RuleError(reason) for _, reason in faults]
         result_names: tuple[str, ...] = ()
@@ -143,7 +149,7 @@ class FusingRule:
         if into is None and fold is None and group is None:
             into = default_into(parse(texts[0], syntax_version), marked, names)
         label = name or into or fold or group
-        values = (texts, syntax_version, label, into, fold, group, code, ordered, marked, definitions)
+        values = (texts, syntax_version, label, into, fold, group, code, ordered, marked, when, definitions)
         for attribute, value in zip(_ATTRIBUTES, (*values, result_names, source, tuple(patterns)), strict=True):
             object.__setattr__(self, attribute, value)
 
@@ -181,6 +187,7 @@ _KINDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "code": ("an int", lambda v: isinstance(v, int) and not isinstance(v, bool)),
     "ordered": ("a bool", lambda v: isinstance(v, bool)),
     "marked": ("a str", lambda v: isinstance(v, str)),
+    "when": ("a str", lambda v: v is None or isinstance(v, str)),
     "vocabulary": (
         "a mapping of str to str",
         lambda v: v is None or (isinstance(v, Mapping) and _strings([*v, *v.values()])),
@@ -211,6 +218,7 @@ def option_faults(
     group: str | None,
     code: int,
     marked: str,
+    when: str | None,
     vocabulary: Collection[str],
 ) -> Iterator[tuple[str, str]]:
     """What is wrong with the options of a rule: (argument, reason), in the order of the arguments."""
@@ -229,6 +237,8 @@ def option_faults(
         yield "code", "code goes with into only: it is stored in the opaque layer"
     if marked not in MARKED:
         yield "marked", f'marked is "kept" or "fused", not {marked!r}{nearest(marked, MARKED)}'
+    if when is not None:
+        yield from _predicate_faults(when)
 
 
 def _action_faults(
@@ -253,6 +263,16 @@ def _fold_fault(fold: str, texts: Sequence[str]) -> str | None:
     if not texts and not find_fold(fold).roots:
         return f"the fold {fold!r} needs a match: say which layers it is to look at"
     return None
+
+
+def _predicate_faults(when: str) -> Iterator[tuple[str, str]]:
+    from fusion_engine.predicates import ENTRY_POINTS, predicate_names  # it stands above the language
+
+    known = predicate_names()
+    if when not in known:
+        there = f"there are: {', '.join(known)}" if known else "no installed package has any"
+        hint = f"a package registers one under the entry-point group {ENTRY_POINTS}"
+        yield "when", f"there is no predicate {when!r}{nearest(when, known)}; {there} ({hint})"
 
 
 @lru_cache(maxsize=64)

@@ -35,6 +35,7 @@ _RULE_KEYS: dict[str, str] = {
     "group": "a string",
     "code": "an integer",
     "marked": "a string",
+    "when": "a string",
     "ordered": "true or false",
     "syntax": "an integer",
 }
@@ -407,8 +408,8 @@ def _check_layers(file: _File, results: frozenset[str]) -> bool:
 
 def _check_options(file: _File, draft: _Draft) -> None:
     """Report what is wrong with the options of a rule, and put the default where its texts need one."""
-    given = {"into": None, "fold": None, "group": None, "code": 0, **draft.options}
-    checked = {key: given[key] for key in ("into", "fold", "group", "code")}
+    given = {"into": None, "fold": None, "group": None, "code": 0, "when": None, **draft.options}
+    checked = {key: given[key] for key in ("into", "fold", "group", "code", "when")}
     faults = list(
         option_faults(
             texts=draft.texts, syntax_version=draft.syntax, marked=draft.marked, vocabulary=file.layers, **checked
