@@ -8,7 +8,7 @@ import numpy.typing as npt
 from fusion_engine.folds import Refused
 from fusion_engine.folds.affine import LINEAR, Array, LinearLayer, channel_extents, linear_layer, tensor_between
 from fusion_engine.folds.affine import float64 as values_of
-from fusion_engine.folds.conditions import check_parameter, check_plain, constant_operand, operation
+from fusion_engine.folds.conditions import check_parameter, check_plain, constant_operand, float_info, operation
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -51,10 +51,11 @@ def with_constant(
     check_plain(workspace, root, layer)
     slot, constant, tensor = constant_operand(workspace, root, layer)
     check_parameter(tensor, workspace.describe(constant))
-    output = tensor_between(workspace, root, layer, 1 - slot)
+    output = float_info(workspace, Source(layer, 0))
     target = linear_layer(workspace, layer)
-    _check_growth(workspace, root, Source(layer, 0), output)
     values = per_channel(workspace, layer, output, target.channels, constant, tensor)
+    tensor_between(workspace, root, layer, 1 - slot)
+    _check_growth(workspace, root, Source(layer, 0), output)
     return target, kinds[0], slot, values
 
 

@@ -349,7 +349,8 @@ class Net:
         name: str | None = None,
     ) -> int:
         """Activation."""
-        params = {"activationFunction": function, "a": a, "b": b}
+        field = "activationFunction" if self.graph.graph["dialect"] == "current" else "function"
+        params = {field: function, "a": a, "b": b}
         return self.layer("Activation", x, outputs=None if output is None else (output,), params=params, name=name)
 
     def binary(
