@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Any
 
 from fusion_engine.errors import FuseError
+from fusion_engine.plugins import Plugins
 
 if TYPE_CHECKING:
     from fusion_engine.match.binding import Match
@@ -95,18 +95,13 @@ OWN = {
 
 
 @cache
-def _registered() -> dict[str, tuple[EntryPoint, ...]]:
-    """Third parties' folds by name; more than one entry point under a name is an error when it is used."""
-    found: dict[str, tuple[EntryPoint, ...]] = {}
-    for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda p: (p.name, p.value)):
-        if point.name not in OWN and all(point.value != other.value for other in found.get(point.name, ())):
-            found[point.name] = (*found.get(point.name, ()), point)
-    return found
+def _plugins() -> Plugins:
+    return Plugins(ENTRY_POINTS, "fold", OWN)
 
 
 def fold_names() -> tuple[str, ...]:
     """Names that ``fold = "..."`` may take, sorted."""
-    return tuple(sorted({*OWN, *_registered()}))
+    return tuple(sorted({*OWN, *_plugins().names()}))
 
 
 @cache
@@ -128,25 +123,10 @@ def find_fold(name: str) -> Fold:
     if name in OWN:
         own: Fold = import_module(OWN[name]).FOLD
         return own
-    points = _registered()[name]
-    if len(points) > 1:
-        claims = " and ".join(_origin(point) for point in points)
-        raise FuseError(f"fold '{name}' is claimed by {claims}: uninstall all but one")
-    try:
-        loaded = points[0].load()
-    except Exception as error:
-        raise FuseError(
-            f"fold '{name}' of {_origin(points[0])} cannot be loaded: {type(error).__name__}: {error}: "
-            "repair or uninstall that package"
-        ) from error
+    loaded, origin = _plugins().load(name)
     if not isinstance(loaded, Fold):
         raise FuseError(
-            f"fold '{name}' of {_origin(points[0])} is a {type(loaded).__name__}: "
+            f"fold '{name}' of {origin} is a {type(loaded).__name__}: "
             "its entry point must name a fusion_engine.folds.Fold"
         )
     return loaded
-
-
-def _origin(point: EntryPoint) -> str:
-    package = point.dist.name if point.dist is not None else "an unknown package"
-    return f"{package} ({point.value})"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 import fusion_engine.folds as folds
+from fusion_engine import plugins
 from fusion_engine.errors import FuseError
 from fusion_engine.folds import ENTRY_POINTS, Fold, find_fold, fold_names
 
@@ -20,12 +21,12 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Call with (name, value) pairs: what installed packages register."""
 
     def clear() -> None:
-        folds._registered.cache_clear()
+        folds._plugins.cache_clear()
         folds.find_fold.cache_clear()
 
     def register(*points: tuple[str, str]) -> None:
         found = [EntryPoint(name, value, ENTRY_POINTS) for name, value in points]
-        monkeypatch.setattr(folds, "entry_points", lambda group: found if group == ENTRY_POINTS else [])
+        monkeypatch.setattr(plugins, "entry_points", lambda group: found if group == ENTRY_POINTS else [])
         clear()
 
     yield register
