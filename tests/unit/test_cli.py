@@ -237,16 +237,16 @@ def test_missing_paths_fail_and_the_rest_is_done(models: Path) -> None:
 def test_a_broken_fold_is_told_before_any_work(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from importlib.metadata import EntryPoint
 
-    from fusion_engine import folds
+    from fusion_engine import folds, plugins
 
     point = EntryPoint("theirs", "no_such_module_anywhere:FOLD", folds.ENTRY_POINTS)
-    monkeypatch.setattr(folds, "entry_points", lambda group: [point])
-    folds._registered.cache_clear()
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [point])
+    folds._plugins.cache_clear()
     Path("theirs.toml").write_text('[[rule]]\nmatch = "Activation{?}"\nfold = "theirs"\n')
     try:
         assert main(["fuse", "models", "--out", "fused", "--rules", "theirs.toml"]) == 2
     finally:
-        folds._registered.cache_clear()
+        folds._plugins.cache_clear()
     assert not Path("fused").exists()
 
 
