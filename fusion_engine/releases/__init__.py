@@ -1,0 +1,1 @@
+"""The releases of Arm NN: what each can hold and read, and carrying a network from one to another."""

@@ -1,0 +1,252 @@
+"""The releases of Arm NN as objects: what ``schema/releases.toml`` and the dialects' schemas say of each.
+
+Tables, fields and enum values go by their names of release 24.08, also where an older schema spells
+them otherwise.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+from fusion_engine.errors import ConversionError, nearest
+from fusion_engine.network import Network, param
+from fusion_engine.resources import folder
+from fusion_engine.schema import Schema, schema
+
+__all__ = ["WEIGHT_TYPES", "ReaderFault", "Release", "find_release", "release_names", "releases", "since"]
+
+WEIGHT_TYPES = ("FullyConnected", "Convolution3d", "Convolution2d", "DepthwiseConvolution2d")
+"""Layer types whose weights moved to input slots, in the order in which they did."""
+
+
+@dataclass(frozen=True)
+class ReaderFault:
+    """Layers that a release's reader does not read as its schema promises.
+
+    Attributes
+    ----------
+    layer
+        The layer type.
+    does
+        What the reader does with it, as the end of a sentence that begins with the layer.
+    field, value, other_than
+        A descriptor field, and the value that makes the fault, or the one value that does not.
+    outputs
+        The number of output slots that makes the fault.
+    lacks
+        A member tensor whose absence makes the fault.
+    """
+
+    layer: str
+    does: str
+    field: str | None = None
+    value: Any = None
+    other_than: Any = None
+    outputs: int | None = None
+    lacks: str | None = None
+
+    def concerns(self, graph: Network, key: int) -> bool:
+        """Whether a layer is one of those."""
+        node = graph.nodes[key]
+        if node["type"] != self.layer:
+            return False
+        if self.outputs is not None:
+            return len(node.get("outputs", ())) == self.outputs
+        if self.lacks is not None and self.lacks in (node.get("constants") or {}):
+            return False
+        if self.field is None:
+            return True
+        found = param(graph, key, self.field)
+        return bool(found != self.other_than if self.value is None else found == self.value)
+
+
+@dataclass(frozen=True)
+class Release:
+    """A release, or several with the same format.
+
+    Attributes
+    ----------
+    name
+        ``"20.08"``; ``"seed"`` is the schema of February 2019 that this project began with.
+    number
+        Its position in `releases`: a later release has a larger one.
+    patches
+        Later releases with the same format (``"22.05.01"``).
+    dialect
+        The dialect of its files.
+    layers
+        Its layer types.
+    fields
+        Its fields as ``Table.field``.
+    values
+        Its enum values as ``Enum.value``.
+    binding_ids, layout, as_inputs
+        What it writes in featureVersions, and the newest that its reader knows.
+    on_inputs
+        Layer types that have their weights on input slots.
+    permutes
+        Whether its reader permutes every Constant of a file with weightsLayoutScheme 0.
+    by_ordinal
+        Whether its reader takes the TensorInfo of the n-th Output from output slot n of what feeds it.
+    faults
+        Where its reader does otherwise than its schema promises.
+    """
+
+    name: str
+    number: int
+    patches: tuple[str, ...]
+    dialect: str
+    layers: frozenset[str] = field(repr=False)
+    fields: frozenset[str] = field(repr=False)
+    values: frozenset[str] = field(repr=False)
+    binding_ids: int
+    layout: int
+    as_inputs: int
+    on_inputs: frozenset[str]
+    permutes: bool
+    by_ordinal: bool
+    faults: tuple[ReaderFault, ...] = field(repr=False)
+
+    @property
+    def feature_versions(self) -> tuple[int, int, int]:
+        """The three numbers of FeatureCompatibilityVersions in its files."""
+        return (self.binding_ids, self.layout, self.as_inputs)
+
+    def form(self, type_name: str, as_inputs: int) -> str:
+        """Where its reader looks for the weights of a layer: ``"members"`` or ``"inputs"``.
+
+        Parameters
+        ----------
+        type_name
+            One of `WEIGHT_TYPES`.
+        as_inputs
+            The file's constantTensorsAsInputs.
+        """
+        if "weights" not in schema().tables[f"{type_name}Layer"].by_name:
+            return "inputs"
+        return "inputs" if type_name in self.on_inputs and as_inputs >= 1 else "members"
+
+    def reads(self, graph: Network, key: int) -> ReaderFault | None:
+        """The fault of its reader that a layer meets, or None."""
+        kind = graph.nodes[key]["type"]
+        return next((fault for fault in self.faults if fault.layer == kind and fault.concerns(graph, key)), None)
+
+
+@cache
+def releases() -> tuple[Release, ...]:
+    """Every release, oldest first."""
+    facts = tomllib.loads((folder("schema") / "releases.toml").read_text("utf-8"))
+    rows: list[dict[str, Any]] = facts["release"]
+    numbers = {row["name"]: number for number, row in enumerate(rows)}
+    form: dict[str, Any] = {}
+    on_inputs: set[str] = set()
+    found = []
+    for number, row in enumerate(rows):
+        form |= row.get("form", {})
+        on_inputs.update(form.pop("inputs", ()))
+        own = schema(row["dialect"])
+        later = rows[number + 1 :] if row["dialect"] == "current" else []
+        found.append(
+            Release(
+                row["name"],
+                number,
+                tuple(row.get("patches", ())),
+                row["dialect"],
+                frozenset(own.layers) - _added(later, "layers"),
+                frozenset(_fields(own)) - _added(later, "fields"),
+                frozenset(_values(own)) - _added(later, "values"),
+                form["binding_ids"],
+                form["layout"],
+                form["as_inputs"],
+                frozenset(on_inputs),
+                form["permutes"],
+                form["by_ordinal"],
+                tuple(_fault(fault) for fault in facts["reader"] if _holds(fault, number, numbers)),
+            )
+        )
+    return tuple(found)
+
+
+def _added(rows: Iterable[Mapping[str, Any]], kind: str) -> set[str]:
+    return {name for row in rows for name in row.get(kind, ())}
+
+
+def _fields(facts: Schema) -> Iterator[str]:
+    newest = schema()
+    for table in facts.tables.values():
+        present = newest.tables[table.name].fields if table.name in newest.tables else ()
+        names = {other.former: other.name for other in present if other.former is not None}
+        for one in table.fields:
+            yield f"{table.name}.{names.get(one.name, one.name)}"
+
+
+def _values(facts: Schema) -> Iterator[str]:
+    for enum in facts.enums.values():
+        for value in enum.values:
+            yield f"{enum.name}.{value}"
+
+
+def _holds(fault: Mapping[str, Any], number: int, numbers: Mapping[str, int]) -> bool:
+    first = numbers[fault["from"]] if "from" in fault else 0
+    end = numbers[fault["before"]] if "before" in fault else len(numbers)
+    return first <= number < end
+
+
+def _fault(row: Mapping[str, Any]) -> ReaderFault:
+    return ReaderFault(**{name: value for name, value in row.items() if name not in ("from", "before", "fixed")})
+
+
+def release_names() -> tuple[str, ...]:
+    """The names of every release, oldest first, patches left out.
+
+    Examples
+    --------
+    >>> release_names()[:5]
+    ('seed', '19.02', '19.05', '19.08', '19.11')
+    """
+    return tuple(release.name for release in releases())
+
+
+def find_release(name: str) -> Release:
+    """The release of a name, that of a patch among them.
+
+    Raises
+    ------
+    ConversionError
+        Where there is none such; the message lists them.
+
+    Examples
+    --------
+    >>> find_release("22.05.01").name
+    '22.05'
+    """
+    for release in releases():
+        if name == release.name or name in release.patches:
+            return release
+    raise ConversionError(
+        f"there is no release {name!r} of Arm NN{nearest(str(name), release_names())}: "
+        f"known are {', '.join(release_names())}"
+    )
+
+
+@cache
+def since(kind: str, name: str) -> str | None:
+    """The first release that has a layer type, field or enum value; None where none has it.
+
+    Parameters
+    ----------
+    kind
+        ``"layers"``, ``"fields"`` or ``"values"``.
+    name
+        As the release's attribute of that name holds it.
+
+    Examples
+    --------
+    >>> since("layers", "ElementwiseBinary"), since("values", "DataType.QAsymmS8")
+    ('23.05', '20.05')
+    """
+    return next((release.name for release in releases() if name in getattr(release, kind)), None)

@@ -1,0 +1,29 @@
+"""A Fill whose value a reader ignores becomes the Constant that it computes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fusion_engine.network import EMPTY, FrozenDict
+from fusion_engine.releases.facts import Release
+from fusion_engine.releases.needs import Obstacle
+from fusion_engine.tensor import FLOATS, Tensor
+from fusion_engine.workspace import Workspace
+
+__all__ = ["run"]
+
+
+def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
+    """Make Constants of Fills that the release does not read; of a known shape, Float32 or Float16."""
+    for key in list(workspace.of_type("Fill")):
+        if release.reads(workspace.graph, key) is None:
+            continue
+        info = (*workspace.outputs(key), None)[0]
+        if info is None or not info.known or info.data_type not in FLOATS:
+            continue
+        tensor = Tensor(info, np.full(info.shape, workspace.param(key, "value"), info.dtype))
+        fed = [workspace.disconnect(key, slot).layer for slot, _ in workspace.inputs(key)]
+        workspace.unset(key, "overrides", "unconnected")
+        workspace.set(key, type="Constant", params=EMPTY, constants=FrozenDict(input=tensor))
+        workspace.drop_unused(fed)
+    return ()
