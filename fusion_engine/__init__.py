@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         RuleError,
         RuleLoopError,
         UnsupportedLayerError,
+        VerifyError,
     )
     from fusion_engine.language.rule import FusingRule
     from fusion_engine.language.rulefile import load_rules
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from fusion_engine.tensor import Tensor, TensorInfo
     from fusion_engine.unfusing import unfuse
     from fusion_engine.validation import Problem, validate
+    from fusion_engine.verifying.check import verify
+    from fusion_engine.verifying.result import FusionCheck, RegionCheck, Verification
 
 __version__ = "0.1.0"
 
@@ -43,17 +46,21 @@ __all__ = [
     "FuseError",
     "FusingRule",
     "Fusion",
+    "FusionCheck",
     "FusionEngineError",
     "LayerRef",
     "ModelError",
     "OutputError",
     "Problem",
     "Refusal",
+    "RegionCheck",
     "RuleError",
     "RuleLoopError",
     "Tensor",
     "TensorInfo",
     "UnsupportedLayerError",
+    "Verification",
+    "VerifyError",
     "__version__",
     "connect",
     "difference",
@@ -68,6 +75,7 @@ __all__ = [
     "save",
     "unfuse",
     "validate",
+    "verify",
 ]
 
 _HOMES = {
@@ -82,6 +90,7 @@ _HOMES = {
         "RuleError",
         "RuleLoopError",
         "UnsupportedLayerError",
+        "VerifyError",
     ),
     "engine": ("Fusion", "LayerRef", "Refusal", "fuse"),
     "language.rule": ("FusingRule",),
@@ -91,6 +100,8 @@ _HOMES = {
     "tensor": ("Tensor", "TensorInfo"),
     "unfusing": ("unfuse",),
     "validation": ("Problem", "validate"),
+    "verifying.check": ("verify",),
+    "verifying.result": ("FusionCheck", "RegionCheck", "Verification"),
 }
 _HOME = {name: f"{__name__}.{module}" for module, names in _HOMES.items() for name in names}
 

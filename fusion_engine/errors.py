@@ -21,6 +21,7 @@ __all__ = [
     "RuleError",
     "RuleLoopError",
     "UnsupportedLayerError",
+    "VerifyError",
 ]
 
 
@@ -84,6 +85,10 @@ class FuseError(FusionEngineError):
 
 class RuleLoopError(FuseError):
     """Rules kept firing past the bound on rewrites; the message names them."""
+
+
+class VerifyError(FusionEngineError):
+    """Networks cannot be verified: what it takes is not installed, or what was asked for makes no sense."""
 
 
 class RuleError(FusionEngineError):

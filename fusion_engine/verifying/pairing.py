@@ -1,0 +1,167 @@
+"""Which layers of two networks stand for each other.
+
+A pair is a guess that both layers give the same values; checks rest on guesses that are checked
+themselves, so a wrong one makes more work or an unfounded alarm, never a false proof. The guesses:
+the same key and name, which a fold's result keeps; the same binding id; a name that is unique in
+both; and layers that hold the same and are connected alike to a pair.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any
+
+from fusion_engine.content import Digester, info_values, params_values, value_key
+from fusion_engine.network import EMPTY, Network, consumers, edges_into
+
+__all__ = ["Pairing", "value_numbers"]
+
+
+class Pairing:
+    """Pairs of layers of two networks, one to one. Constants are in none: their values are known.
+
+    Parameters
+    ----------
+    before, after
+        The networks.
+    order
+        The layers of ``before``, in canonical order.
+    shared
+        Keys that mean the same layer in both networks, where they have it.
+
+    Attributes
+    ----------
+    forward, backward
+        Key in ``before`` to key in ``after``, and back.
+    """
+
+    def __init__(self, before: Network, after: Network, order: Iterable[int], shared: Iterable[int]) -> None:
+        self.before, self.after = before, after
+        self.forward: dict[int, int] = {}
+        self.backward: dict[int, int] = {}
+        self._digesters = (Digester(before), Digester(after))
+        self._digests: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
+        self._pending: deque[tuple[int, int]] = deque()
+        self._by_key(sorted(shared))
+        self._by("binding_id", ("Input", "Output"), order)
+        self._by("name", None, order)
+        while self._pending:
+            self._spread(*self._pending.popleft())
+
+    def holds_same(self, ours: int, theirs: int) -> bool:
+        """Whether two layers are of one type and hold the same, names and connections aside."""
+        x, y = self.before.nodes[ours], self.after.nodes[theirs]
+        if x["type"] != y["type"]:
+            return False
+        if x["type"] == "DepthwiseConvolution2d" and self._scheme(self.before) != self._scheme(self.after):
+            return False  # the same member tensor means other weights
+        fields = ("params", "constants", "outputs", "binding_id", "overrides")
+        if all(x.get(field) is y.get(field) for field in fields):
+            return True
+        return self._digest(0, ours) == self._digest(1, theirs)
+
+    @staticmethod
+    def _scheme(graph: Network) -> Any:
+        return graph.graph.get("feature_versions", (1, 1, 1))[1]
+
+    def _digest(self, side: int, key: int) -> bytes:
+        if key not in self._digests[side]:
+            self._digests[side][key] = self._digesters[side].layer(key, named=False)
+        return self._digests[side][key]
+
+    def _meet(self, ours: int, theirs: int) -> None:
+        ends = ("Input", "Output", "Constant")
+        kinds = {self.before.nodes[ours]["type"], self.after.nodes[theirs]["type"]}
+        if ours in self.forward or theirs in self.backward or "Constant" in kinds:
+            return
+        if len(kinds) > 1 and not kinds.isdisjoint(ends):
+            return
+        self.forward[ours], self.backward[theirs] = theirs, ours
+        self._pending.append((ours, theirs))
+
+    def _by_key(self, shared: Iterable[int]) -> None:
+        for key in shared:
+            if self.before.nodes[key].get("name", "") == self.after.nodes[key].get("name", ""):
+                self._meet(key, key)
+
+    def _by(self, attribute: str, types: tuple[str, ...] | None, order: Iterable[int]) -> None:
+        """Pair layers in which an attribute is set and unique in both networks."""
+
+        def values(graph: Network) -> dict[Hashable, list[int]]:
+            found: dict[Hashable, list[int]] = {}
+            for key, node in graph.nodes(data=True):
+                if types is None or node["type"] in types:
+                    kind = node["type"] if types is not None else None
+                    found.setdefault((kind, node.get(attribute)), []).append(key)
+            return found
+
+        ours, theirs = values(self.before), values(self.after)
+        for key in order:
+            node = self.before.nodes[key]
+            name = (node["type"] if types is not None else None, node.get(attribute))
+            if name[1] not in (None, "") and len(ours.get(name, ())) == len(theirs.get(name, ())) == 1:
+                self._meet(key, theirs[name][0])
+
+    def _spread(self, ours: int, theirs: int) -> None:
+        """Pair the layers around a pair that hold the same and are connected to it alike."""
+        if self.holds_same(ours, theirs):
+            sources = dict(edges_into(self.after, theirs))
+            for slot, source in edges_into(self.before, ours):
+                other = sources.get(slot)
+                if other is not None and other.slot == source.slot and self._free(source.layer, other.layer):
+                    self._meet(source.layer, other.layer)
+        below = self._readers(1, self.after, theirs)
+        for use, readers in self._readers(0, self.before, ours).items():
+            others = below.get(use, [])
+            if len(readers) == len(others) == 1:
+                self._meet(readers[0], others[0])
+
+    def _free(self, ours: int, theirs: int) -> bool:
+        taken = ours in self.forward or theirs in self.backward
+        return not taken and self.holds_same(ours, theirs)
+
+    def _readers(self, side: int, graph: Network, key: int) -> dict[tuple[int, int, bytes], list[int]]:
+        """The layers that read a layer and are in no pair, by slots and by what they hold."""
+        paired = self.backward if side else self.forward
+        found: dict[tuple[int, int, bytes], list[int]] = {}
+        for use in consumers(graph, key):
+            if use.layer not in paired:
+                found.setdefault((use.slot, use.input_slot, self._digest(side, use.layer)), []).append(use.layer)
+        return found
+
+
+def value_numbers(graph: Network, order: Iterable[int]) -> dict[int, int]:
+    """A number per layer, the same for layers that must give the same values.
+
+    These are of one type, have the same parameters and TensorInfos, share their tensors' memory, and
+    read the same values.
+
+    Parameters
+    ----------
+    graph
+        The network.
+    order
+        Its layers, sources before consumers.
+    """
+    known: dict[Hashable, int] = {}
+    found: dict[int, int] = {}
+    for key in order:
+        node = graph.nodes[key]
+        content: Hashable = key
+        if node["type"] not in ("Input", "Output") and graph.in_degree(key):
+            content = _content(node, tuple([(i, found[s], o) for i, (s, o) in edges_into(graph, key)]))
+        found[key] = known.setdefault(content, len(known))
+    return found
+
+
+def _content(node: Mapping[str, Any], sources: tuple[tuple[int, int, int], ...]) -> Hashable:
+    params = params_values(node["type"], node.get("params"))
+    constants = node.get("constants") or EMPTY
+    return (
+        node["type"],
+        sources,
+        repr([(name, value_key(value)) for name, value in params.items()]),
+        tuple([repr(value_key(info_values(info))) for info in node.get("outputs") or ()]),
+        tuple([(field, constants[field].memory, repr(constants[field].info)) for field in sorted(constants)]),
+    )
