@@ -13,25 +13,14 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusion_engine import __version__
 from fusion_engine.console import Console, counted, printable
+from fusion_engine.usage import FAILED, FINE, INTERRUPTED, STDOUT, WRONG, Wrong, rule_error, rules_of
+from fusion_engine.workbench import add_workbench
 
 if TYPE_CHECKING:
-    from fusion_engine import FusingRule, LayerRef, RuleError
     from fusion_engine.batch import Change, Job
-    from fusion_engine.report import Report, RuleFile
+    from fusion_engine.report import Report
 
 __all__ = ["main"]
-
-FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
-
-STDOUT = "-"
-"""What names standard output where a file may be named."""
-
-
-class _Wrong(Exception):
-    """The command cannot be carried out as given; the texts say why."""
-
-    def __init__(self, *texts: str) -> None:
-        self.texts = texts
 
 
 class _Parser(argparse.ArgumentParser):
@@ -53,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         arguments = _parser().parse_args(argv)
         code: int = arguments.run(arguments, console)
-    except _Wrong as wrong:
+    except Wrong as wrong:
         for text in wrong.texts:
             console.note(f"fusion-engine: {text}")
         code = WRONG
@@ -145,17 +134,7 @@ def _parser() -> argparse.ArgumentParser:
     lint = command("lint", _lint, "show every error of rule files", "lint my-npu.toml", "lint armnn my.rules")
     lint.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of one that ships")
 
-    match = command(
-        "match",
-        _match,
-        "show where a rule's text matches",
-        "match 'Activation{Convolution2d}' models",
-        "match 'Output{Softmax}' a.armnn b.armnn",
-    )
-    match.add_argument("text", metavar="RULE_TEXT", help="what a rule's match would say; Input and Output may be named")
-    paths(match)
-    match.add_argument("--syntax", type=int, choices=(1, 2), default=2, help="syntax version of the text (default: 2)")
-
+    add_workbench(command, paths)
     command(
         "include-dir",
         _include_dir,
@@ -174,7 +153,7 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.batch import fusing
     from fusion_engine.report import Report
 
-    rules, files = _rules(arguments.rules or ["armnn"])
+    rules, files = rules_of(arguments.rules or ["armnn"])
     jobs = _jobs(arguments)
     if arguments.report is not None:
         _check_report(
@@ -208,11 +187,11 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
     from fusion_engine.errors import OutputError
 
     if not arguments.out and not (arguments.dry_run and arguments.out is None):
-        raise _Wrong("say where the results go: --out DIR (or --dry-run)")
+        raise Wrong("say where the results go: --out DIR (or --dry-run)")
     try:
         return plan(arguments.paths, arguments.out)
     except OutputError as error:
-        raise _Wrong(printable(str(error))) from error
+        raise Wrong(printable(str(error))) from error
 
 
 def _batch(
@@ -250,7 +229,7 @@ def _require_writable(folder: str) -> None:
         with TemporaryFile(dir=folder or "."):
             pass
     except OSError as error:
-        raise _Wrong(f"{printable(folder)}: nothing can be written there: {error.strerror}") from error
+        raise Wrong(f"{printable(folder)}: nothing can be written there: {error.strerror}") from error
 
 
 def _check_report(path: str, others: Sequence[str]) -> None:
@@ -260,12 +239,12 @@ def _check_report(path: str, others: Sequence[str]) -> None:
     if path == STDOUT:
         return
     if not path:
-        raise _Wrong("say where the report goes: --report FILE.json (or - for standard output)")
+        raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
     if os.path.isdir(path):
-        raise _Wrong(f"the report {printable(path)} is a directory: name a file")
+        raise Wrong(f"the report {printable(path)} is a directory: name a file")
     place = os.path.realpath(path)
     if any(os.path.realpath(other) == place for other in others):
-        raise _Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
+        raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
 
 
 def _write_report(path: str, report: Report, console: Console) -> bool:
@@ -290,44 +269,12 @@ def _write_report(path: str, report: Report, console: Console) -> bool:
 # Rules
 
 
-def _rules(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
-    """The rules of files or shipped names, and which files these are."""
-    from hashlib import sha256
-
-    from fusion_engine.errors import FuseError, RuleError
-    from fusion_engine.folds import find_fold
-    from fusion_engine.language.rulefile import read_rules
-    from fusion_engine.language.sources import read_source
-    from fusion_engine.report import RuleFile
-
-    try:
-        files = [read_source(source) for source in sources]
-        rules, errors = read_rules(sources)
-        for rule in rules:
-            if rule.fold is not None:
-                find_fold(rule.fold)
-    except RuleError as error:
-        raise _Wrong(_rule_error(error)) from error
-    except FuseError as error:
-        raise _Wrong(printable(str(error))) from error
-    if errors:
-        raise _Wrong(*map(_rule_error, errors))
-    if not rules:
-        raise _Wrong(f"there is no rule in {printable(', '.join(sources))}")
-    return rules, [RuleFile(file.name, sha256(file.data).hexdigest()) for file in files]
-
-
-def _rule_error(error: RuleError) -> str:
-    """The text of a rule's error, its lines kept apart and its tabs kept."""
-    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(error).split("\n"))
-
-
 def _lint(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.language.rulefile import read_rules
 
     rules, errors = read_rules(arguments.files)
     for error in errors:
-        console.print(_rule_error(error))
+        console.print(rule_error(error))
     files = counted(len(arguments.files), "file")
     if errors:
         console.note(f"{counted(len(errors), 'error')} in {files}")
@@ -345,7 +292,7 @@ def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
     try:
         console.print(str(include_folder()))
     except FileNotFoundError as error:
-        raise _Wrong(str(error)) from error
+        raise Wrong(str(error)) from error
     return FINE
 
 
@@ -376,44 +323,6 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> int:
         for line in overview_lines(found):
             console.print(line)
     return FINE
-
-
-def _match(arguments: argparse.Namespace, console: Console) -> int:
-    from functools import partial
-
-    from fusion_engine import FusingRule, OutputError, RuleError, load
-    from fusion_engine.batch import attempt, find_models
-    from fusion_engine.search import search
-
-    try:
-        rule = FusingRule(arguments.text, arguments.syntax, name="match", group="match", source="RULE_TEXT")
-    except RuleError as error:
-        raise _Wrong(*map(_rule_error, (error, *error.others))) from error
-    try:
-        models = find_models(arguments.paths)
-    except OutputError as error:
-        raise _Wrong(printable(str(error))) from error
-
-    def places_in(path: str) -> list[tuple[LayerRef, ...]]:
-        return list(search(load(path), rule))
-
-    count = with_match = failed = 0
-    for number, model in enumerate(models, 1):
-        console.progress(f"[{number}/{len(models)}] {printable(model.path)}")
-        places, fault = attempt(model.path, partial(places_in, model.path))
-        if fault is not None:
-            failed += 1
-            console.note(f"fusion-engine: {printable(fault)}")
-        for layers in places or ():
-            named = "; ".join(f"layer {layer.index} {layer.name!r} {layer.type}" for layer in layers)
-            console.print(f"{printable(model.path)}: {named}")
-        count += len(places or ())
-        with_match += bool(places)
-        if console.closed:
-            break
-    found = f"{counted(count, 'match', 'matches')} in {with_match} of {counted(len(models), 'model')}"
-    console.note(found + (f", {failed} failed" if failed else ""))
-    return FAILED if failed else FINE
 
 
 if __name__ == "__main__":

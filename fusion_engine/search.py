@@ -3,22 +3,48 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from fusion_engine import FusingRule, LayerRef
-from fusion_engine.match import compile_rule
+from fusion_engine.language.pattern import PatternElement, PatternGroup, PatternItem, PatternLayer
+from fusion_engine.match import Match, compile_rule
 from fusion_engine.network import Network
 from fusion_engine.workspace import Workspace
 
-__all__ = ["search"]
+__all__ = ["Place", "search"]
 
 
-def search(graph: Network, rule: FusingRule) -> Iterator[tuple[LayerRef, ...]]:
-    """The first binding at each root, roots in canonical order.
+@dataclass(frozen=True)
+class Place:
+    """A place where a pattern lies.
 
-    Yields
-    ------
-    tuple of LayerRef
+    Attributes
+    ----------
+    layers
         The layers that the pattern names, root first, each once.
+    parts
+        What each of the pattern's layers is bound to, in the order of the text: the part of the text
+        (its type or name, and where it stands: start and end in code points) and the layer.
+    """
+
+    layers: tuple[LayerRef, ...]
+    parts: tuple[tuple[str, int, int, LayerRef], ...]
+
+    def __str__(self) -> str:
+        return "; ".join(map(str, self.layers))
+
+    def as_json(self) -> dict[str, Any]:
+        """The place as plain data."""
+        parts = [
+            {"pattern": text, "start": start, "end": end, "layer": asdict(layer)}
+            for text, start, end, layer in self.parts
+        ]
+        return {"layers": [asdict(layer) for layer in self.layers], "parts": parts}
+
+
+def search(graph: Network, rule: FusingRule) -> Iterator[Place]:
+    """The first binding at each root, roots in canonical order.
 
     Raises
     ------
@@ -27,10 +53,38 @@ def search(graph: Network, rule: FusingRule) -> Iterator[tuple[LayerRef, ...]]:
     """
     workspace = Workspace(graph)
     matcher = compile_rule(rule)
+    named = _named_layers(rule)
     for root in workspace.order():
         if workspace.type(root) not in matcher.root_types:
             continue
         match = next(iter(matcher.matches(workspace, root)), None)
         if match is not None:
-            keys = dict.fromkeys((root, *(key for _, key in match.bound)))
-            yield tuple(LayerRef(key, workspace.name(key), workspace.type(key)) for key in keys)
+            yield _place(workspace, match, named)
+
+
+def _named_layers(rule: FusingRule) -> dict[int, PatternLayer]:
+    """The named layers of a rule's patterns by id."""
+    found: dict[int, PatternLayer] = {}
+    pending: list[PatternElement | PatternItem] = [root for roots in rule.patterns for root in roots]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, PatternItem):
+            pending.extend(node.choices)
+        elif isinstance(node, PatternGroup):
+            pending.extend(node.items)
+        elif isinstance(node, PatternLayer):
+            found[node.id] = node
+            pending.extend(node.inputs or ())
+    return found
+
+
+def _place(workspace: Workspace, match: Match, named: dict[int, PatternLayer]) -> Place:
+    def ref(key: int) -> LayerRef:
+        return LayerRef(key, workspace.name(key), workspace.type(key))
+
+    keys = dict.fromkeys((match.root, *(key for _, key in match.bound)))
+    parts = tuple(
+        (pattern.type, pattern.span.start, pattern.span.end, ref(key))
+        for pattern, key in ((named[number], key) for number, key in match.bound)
+    )
+    return Place(tuple(map(ref, keys)), parts)

@@ -1,0 +1,58 @@
+"""What the commands share: exit codes, errors of usage, and the rules that they are given."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from fusion_engine.console import printable
+
+if TYPE_CHECKING:
+    from fusion_engine import FusingRule, RuleError
+    from fusion_engine.report import RuleFile
+
+__all__ = ["FAILED", "FINE", "INTERRUPTED", "STDOUT", "WRONG", "Wrong", "rule_error", "rules_of"]
+
+FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+
+STDOUT = "-"
+"""What names standard output, or input, where a file may be named."""
+
+
+class Wrong(Exception):
+    """The command cannot be carried out as given; the texts say why."""
+
+    def __init__(self, *texts: str) -> None:
+        self.texts = texts
+
+
+def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
+    """The rules of files or shipped names, and which files these are."""
+    from hashlib import sha256
+
+    from fusion_engine.errors import FuseError, RuleError
+    from fusion_engine.folds import find_fold
+    from fusion_engine.language.rulefile import read_rules
+    from fusion_engine.language.sources import read_source
+    from fusion_engine.report import RuleFile
+
+    try:
+        files = [read_source(source) for source in sources]
+        rules, errors = read_rules(sources)
+        for rule in rules:
+            if rule.fold is not None:
+                find_fold(rule.fold)
+    except RuleError as error:
+        raise Wrong(rule_error(error)) from error
+    except FuseError as error:
+        raise Wrong(printable(str(error))) from error
+    if errors:
+        raise Wrong(*map(rule_error, errors))
+    if not rules:
+        raise Wrong(f"there is no rule in {printable(', '.join(sources))}")
+    return rules, [RuleFile(file.name, sha256(file.data).hexdigest()) for file in files]
+
+
+def rule_error(error: RuleError) -> str:
+    """The text of a rule's error, its lines kept apart and its tabs kept."""
+    return "\n".join("\t".join(map(printable, line.split("\t"))) for line in str(error).split("\n"))
