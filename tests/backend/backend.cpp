@@ -1,7 +1,8 @@
 // A backend for Arm NN 23.08 that runs the opaque layers of fusion-engine, and on request its groups, by plain C++ code.
 //
 // Arm NN opens it as a dynamic backend: by its file name, Arm_Example_backend.so, and three C functions (at the end).
-// Options come with OptimizerOptionsOpaque::AddModelOption, under this backend's name:
+// Options come with IRuntime::CreationOptions::m_BackendOptions, under this backend's name, and hold until the next
+// runtime is made. (Model options do not reach IsLayerSupported: Arm NN asks for it without them.)
 //
 //     Report           a file; what the backend is asked and what it does is appended, one JSON object per line
 //     Codes            "7,9": claim only StandIns whose recipe has one of these codes; claimed are all, by default
@@ -21,7 +22,6 @@
 #include <cstring>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <sstream>
 
 namespace
@@ -42,17 +42,13 @@ struct Options
     std::string report, codes;
     bool claimConstants = true, groups = false;
 
-    explicit Options(const armnn::ModelOptions& given)
+    void Set(const std::string& name, const armnn::BackendOptions::Var& value)
     {
-        armnn::ParseOptions(given, Id(),
-                            [this](const std::string& name, const armnn::BackendOptions::Var& value)
-                            {
-                                if (name == "Report") report = armnn::ParseStringBackendOption(value, report);
-                                else if (name == "Codes") codes = armnn::ParseStringBackendOption(value, codes);
-                                else if (name == "ClaimConstants") claimConstants = armnn::ParseBooleanBackendOption(value, claimConstants);
-                                else if (name == "Groups") groups = armnn::ParseBooleanBackendOption(value, groups);
-                                else throw armnn::InvalidArgumentException("the Example backend has no option " + name);
-                            });
+        if (name == "Report") report = armnn::ParseStringBackendOption(value, report);
+        else if (name == "Codes") codes = armnn::ParseStringBackendOption(value, codes);
+        else if (name == "ClaimConstants") claimConstants = armnn::ParseBooleanBackendOption(value, claimConstants);
+        else if (name == "Groups") groups = armnn::ParseBooleanBackendOption(value, groups);
+        else throw armnn::InvalidArgumentException("the Example backend has no option " + name);
     }
 
     bool Runs(int code) const
@@ -67,11 +63,16 @@ struct Options
     void Tell(const std::string& event, const std::string& members) const
     {
         if (report.empty()) return;
-        static std::mutex mutex;
-        const std::lock_guard<std::mutex> lock(mutex);
         std::ofstream(report, std::ios::app) << "{\"event\": " << Quoted(event) << ", " << members << "}\n";
     }
 };
+
+/// Arm NN makes backend objects whenever it asks one something, so the options are the library's.
+Options& Current()
+{
+    static Options options;
+    return options;
+}
 
 /// Memory of this backend's own: Arm NN copies tensors in and out where a neighbour has another backend.
 class Memory : public armnn::ITensorHandle
@@ -207,7 +208,11 @@ private:
     Options m_Options;
 };
 
-/// Sorts the layers of one view into those that are compiled and those that are not.
+/// What becomes of the layers of one view.
+///
+/// It is all or nothing. Where a view has anything that failed, Arm NN 23.08 asks the next backends for every layer of
+/// the view, also for those that were substituted and are gone by then, and crashes. So where one layer cannot be
+/// compiled, all are left to the next backends; for a StandIn there is none, and Optimize throws.
 class Optimizer
 {
 public:
@@ -215,71 +220,90 @@ public:
 
     armnn::OptimizationViews Run()
     {
-        std::vector<std::string> order;
-        std::map<std::string, std::vector<Layer*>> groups;
-        for (Layer* layer : m_View.GetIConnectableLayers())
+        armnn::OptimizationViews views;
+        std::vector<Compiled> compiled;
+        bool complete = true;
+        for (const std::vector<Layer*>& layers : Parts())
         {
-            if (layer->GetType() == LayerType::StandIn) Compile({layer}, nullptr);
-            else if (layer->GetType() == LayerType::Constant) continue;
-            else if (const auto group = GroupOf(layer->GetName()))
+            const auto group = GroupOf(layers[0]->GetName());
+            const std::string name = group && m_Options.groups ? group->prefix : layers[0]->GetName();
+            try
             {
-                if (groups[group->prefix].empty()) order.push_back(group->prefix);
-                groups[group->prefix].push_back(layer);
+                compiled.push_back(layers[0]->GetType() == LayerType::StandIn ? CompileStandIn(*layers[0]) : CompileLayers(layers));
+                compiled.back().name = name;
             }
-            else m_Views.AddFailedSubgraph(armnn::SubgraphView(layer)); // Arm NN asks the next backend for it
+            catch (const std::exception& error)
+            {
+                complete = false;
+                m_Options.Tell("rejected", "\"name\": " + Quoted(name) + ", \"reason\": " + Quoted(error.what()));
+            }
         }
-        for (const std::string& prefix : order) Compile(groups[prefix], &prefix);
-        for (Layer* layer : m_View.GetIConnectableLayers())
-            if (layer->GetType() == LayerType::Constant) Settle(*layer);
-        return std::move(m_Views);
+        if (complete)
+        {
+            for (Layer* layer : m_View.GetIConnectableLayers())
+                if (layer->GetType() == LayerType::Constant) Settle(*layer, compiled, views);
+            for (Compiled& part : compiled) Substitute(part, views);
+        }
+        else views.AddFailedSubgraph(armnn::SubgraphView(m_View));
+        return views;
     }
 
 private:
-    // A StandIn, or the layers of a group, becomes a PreCompiled layer; where that fails Arm NN asks the next backend.
-    void Compile(const std::vector<Layer*>& layers, const std::string* group)
+    // Layers that become one: a StandIn, a group, or any other layer by itself.
+    std::vector<std::vector<Layer*>> Parts() const
     {
-        const std::string name = group ? *group : layers[0]->GetName();
-        try
+        std::vector<std::vector<Layer*>> parts;
+        std::map<std::string, size_t> places; // of groups in `parts`, by prefix
+        for (Layer* layer : m_View.GetIConnectableLayers())
         {
-            Compiled made = group ? CompileGroup(layers) : CompileStandIn(*layers[0]);
-            m_Options.Tell(group ? "group" : "compiled",
-                           "\"name\": " + Quoted(name) + ", \"result\": " + Quoted(made.result) + ", \"code\": " + std::to_string(made.code) +
-                               ", \"layers\": " + QuotedList(made.layers) + ", \"constants\": " + std::to_string(made.constants.size()));
-            const armnn::PreCompiledDescriptor descriptor(unsigned(made.inputs.size()), 1);
-            armnn::CompiledBlobPtr blob(new Blob{std::move(made.program), name}, [](const void* p) { delete static_cast<const Blob*>(p); });
-            Layer* layer = m_Views.GetINetwork()->AddPrecompiledLayer(descriptor, std::move(blob), Id(), name.c_str());
-            layer->GetOutputSlot(0).SetTensorInfo(made.output->GetTensorInfo());
-            // The replaced layers' other slots, those of Constants, are in no view: they go with their layers.
-            armnn::SubgraphView before({layers.begin(), layers.end()}, std::move(made.inputs), {made.output});
-            m_Views.AddSubstitution({std::move(before), armnn::SubgraphView(layer)});
-            m_Compiled.insert(m_Compiled.end(), layers.begin(), layers.end());
+            if (layer->GetType() == LayerType::Constant) continue;
+            const auto group = GroupOf(layer->GetName());
+            if (group && layer->GetType() != LayerType::StandIn)
+            {
+                const auto [place, first] = places.emplace(group->prefix, parts.size());
+                if (!first)
+                {
+                    parts[place->second].push_back(layer);
+                    continue;
+                }
+            }
+            parts.push_back({layer});
         }
-        catch (const std::runtime_error& error)
-        {
-            m_Options.Tell("rejected", "\"name\": " + Quoted(name) + ", \"reason\": " + Quoted(error.what()));
-            for (Layer* layer : layers) m_Views.AddFailedSubgraph(armnn::SubgraphView(layer));
-        }
+        return parts;
     }
 
-    // A claimed Constant that only compiled layers read is deleted; any other stays.
-    void Settle(Layer& constant)
+    void Substitute(Compiled& part, armnn::OptimizationViews& views) const
     {
-        const armnn::IOutputSlot& output = constant.GetOutputSlot(0);
+        m_Options.Tell("compiled", "\"name\": " + Quoted(part.name) + ", \"result\": " + Quoted(part.result) + ", \"code\": " +
+                                       std::to_string(part.code) + ", \"layers\": " + QuotedList(part.types) +
+                                       ", \"constants\": " + std::to_string(part.constants.size()));
+        const armnn::PreCompiledDescriptor descriptor(unsigned(part.inputs.size()), 1);
+        armnn::CompiledBlobPtr blob(new Blob{std::move(part.program), part.name}, [](const void* p) { delete static_cast<const Blob*>(p); });
+        Layer* layer = views.GetINetwork()->AddPrecompiledLayer(descriptor, std::move(blob), Id(), part.name.c_str());
+        layer->GetOutputSlot(0).SetTensorInfo(part.output->GetTensorInfo());
+        // The replaced layers' other input slots, those of Constants, are in no view: they go with their layers.
+        armnn::SubgraphView before({part.layers.begin(), part.layers.end()}, std::move(part.inputs), {part.output});
+        views.AddSubstitution({std::move(before), armnn::SubgraphView(layer)});
+    }
+
+    // A claimed Constant that is only read by layers whose programs hold its tensor is deleted; any other stays.
+    void Settle(Layer& constant, const std::vector<Compiled>& compiled, armnn::OptimizationViews& views) const
+    {
+        armnn::IOutputSlot& output = constant.GetOutputSlot(0);
         bool needed = false;
         for (unsigned i = 0; i < output.GetNumConnections(); ++i)
         {
-            const Layer& reader = output.GetConnection(i)->GetOwningIConnectableLayer();
-            needed = needed || std::find(m_Compiled.begin(), m_Compiled.end(), &reader) == m_Compiled.end();
+            armnn::IInputSlot* slot = output.GetConnection(i);
+            needed = needed || std::none_of(compiled.begin(), compiled.end(), [slot](const Compiled& part)
+                                            { return std::find(part.constants.begin(), part.constants.end(), slot) != part.constants.end(); });
         }
-        if (needed) m_Views.AddUntouchedSubgraph(armnn::SubgraphView(&constant));
-        else m_Views.AddDeletedSubgraph(armnn::SubgraphView(&constant));
+        if (needed) views.AddUntouchedSubgraph(armnn::SubgraphView(&constant));
+        else views.AddDeletedSubgraph(armnn::SubgraphView(&constant));
         m_Options.Tell("constant", "\"name\": " + Quoted(constant.GetName()) + ", \"kept\": " + (needed ? "true" : "false"));
     }
 
     const armnn::SubgraphView& m_View;
     const Options& m_Options;
-    armnn::OptimizationViews m_Views;
-    std::vector<const Layer*> m_Compiled;
 };
 
 class Backend : public armnn::IBackendInternal
@@ -287,29 +311,25 @@ class Backend : public armnn::IBackendInternal
 public:
     const armnn::BackendId& GetId() const override { return Id(); }
 
-    IWorkloadFactoryPtr CreateWorkloadFactory(const IMemoryManagerSharedPtr&) const override
+    IBackendContextPtr CreateBackendContext(const armnn::IRuntime::CreationOptions& creation) const override
     {
-        return std::make_unique<Factory>(Options({}));
-    }
-    IWorkloadFactoryPtr CreateWorkloadFactory(const IMemoryManagerSharedPtr&, const armnn::ModelOptions& options) const override
-    {
-        return std::make_unique<Factory>(Options(options));
+        Options given;
+        armnn::ParseOptions(creation.m_BackendOptions, Id(),
+                            [&](const std::string& name, const armnn::BackendOptions::Var& value) { given.Set(name, value); });
+        Current() = given;
+        return nullptr;
     }
 
-    ILayerSupportSharedPtr GetLayerSupport() const override { return std::make_shared<Support>(Options({})); }
-    ILayerSupportSharedPtr GetLayerSupport(const armnn::ModelOptions& options) const override
+    IWorkloadFactoryPtr CreateWorkloadFactory(const IMemoryManagerSharedPtr&) const override
     {
-        return std::make_shared<Support>(Options(options));
+        return std::make_unique<Factory>(Current());
     }
+
+    ILayerSupportSharedPtr GetLayerSupport() const override { return std::make_shared<Support>(Current()); }
 
     armnn::OptimizationViews OptimizeSubgraphView(const armnn::SubgraphView& view) const override
     {
-        return OptimizeSubgraphView(view, {});
-    }
-    armnn::OptimizationViews OptimizeSubgraphView(const armnn::SubgraphView& view, const armnn::ModelOptions& options) const override
-    {
-        const Options read(options);
-        return Optimizer(view, read).Run();
+        return Optimizer(view, Current()).Run();
     }
 };
 

@@ -121,26 +121,19 @@ Kernel Convolution(const Window& window, const std::vector<Spec>& inputs, const 
         [weights](size_t o, size_t i, size_t y, size_t x) { return weights.At(o, y, x, i); });
 }
 
-Kernel Depthwise(const Window& window, bool multiplierFirst, const std::vector<Spec>& inputs, const Spec& output)
+Kernel Depthwise(const Window& window, const std::vector<Spec>& inputs, const Spec& output)
 {
     RequireInputs("DepthwiseConvolution2d", inputs, window.bias ? 3 : 2);
     const Pictures in(inputs[0], window.channelsLast, "a convolution's input");
     const Pictures out(output, window.channelsLast, "a convolution's output");
-    Require(inputs[1].shape.size() == 4, "weights " + inputs[1].Text() + " instead of four dimensions");
-    const std::vector<uint32_t>& shape = inputs[1].shape;
+    const Pictures weights(inputs[1], true, "depthwise weights"); // n: 1, c: output channels
     const uint32_t multiplier = in.c ? out.c / in.c : 0;
-    const bool fits = multiplierFirst ? shape[0] == multiplier && shape[1] == in.c : shape[0] == 1 && shape[3] == out.c;
-    Require(multiplier && multiplier * in.c == out.c && fits,
+    Require(multiplier && multiplier * in.c == out.c && weights.n == 1 && weights.c == out.c,
             "depthwise weights " + inputs[1].Text() + " between " + inputs[0].Text() + " and " + output.Text());
     if (window.bias) RequireBias(inputs[2], out.c);
-    const uint32_t height = multiplierFirst ? shape[2] : shape[1], width = multiplierFirst ? shape[3] : shape[2];
     return Convolved(
-        window, in, out, height, width, 1, [multiplier](size_t o, size_t) { return o / multiplier; },
-        [=](size_t o, size_t, size_t y, size_t x)
-        {
-            if (!multiplierFirst) return (y * width + x) * out.c + o;
-            return ((o % multiplier * in.c + o / multiplier) * height + y) * width + x;
-        });
+        window, in, out, weights.h, weights.w, 1, [multiplier](size_t o, size_t) { return o / multiplier; },
+        [weights](size_t o, size_t, size_t y, size_t x) { return weights.At(0, y, x, o); });
 }
 
 Kernel FullyConnected(bool outputsFirst, bool bias, const std::vector<Spec>& inputs, const Spec& output)
@@ -223,6 +216,9 @@ Kernel Activation(const std::string& function, float a, float b, const std::vect
     else if (function == "Square") f = [](float x) { return x * x; };
     else if (function == "Sigmoid") f = [](float x) { return 1.0f / (1.0f + std::exp(-x)); };
     else if (function == "TanH") f = [a, b](float x) { return a * std::tanh(b * x); };
+    else if (function == "SoftReLu") f = [](float x) { return std::log(1.0f + std::exp(x)); };
+    else if (function == "Sqrt") f = [](float x) { return std::sqrt(x); };
+    else if (function == "Elu") f = [a](float x) { return x >= 0.0f ? x : a * (std::exp(x) - 1.0f); };
     else if (function == "HardSwish") f = [](float x) { return x * std::min(std::max(x + 3.0f, 0.0f), 6.0f) / 6.0f; };
     else throw Unsupported("the activation " + function);
     return [f](const std::vector<const Floats*>& values)

@@ -35,8 +35,8 @@ struct Window
 /// Convolution2d; weights are OHWI where channels are last, else OIHW.
 Kernel Convolution(const Window& window, const std::vector<Spec>& inputs, const Spec& output);
 
-/// DepthwiseConvolution2d; weights are [1,H,W,O], or [M,I,H,W] where `multiplierFirst`.
-Kernel Depthwise(const Window& window, bool multiplierFirst, const std::vector<Spec>& inputs, const Spec& output);
+/// DepthwiseConvolution2d; weights are [1,H,W,O].
+Kernel Depthwise(const Window& window, const std::vector<Spec>& inputs, const Spec& output);
 
 /// FullyConnected; weights are [O,I] where `outputsFirst` (transposeWeightsMatrix), else [I,O].
 Kernel FullyConnected(bool outputsFirst, bool bias, const std::vector<Spec>& inputs, const Spec& output);

@@ -28,10 +28,28 @@ const armnn::ConstTensorHandle& TensorOf(Layer& constant)
     return *tensors[0].get();
 }
 
-Constant ConstantOf(Layer& constant)
+// A Constant's tensor; depthwise weights of older files, [M,I,H,W], become [1,H,W,I*M].
+Constant ConstantOf(Layer& constant, const std::string& layout)
 {
     const armnn::ConstTensorHandle& tensor = TensorOf(constant);
-    return {SpecOf(tensor.GetTensorInfo()), tensor.Map(true)};
+    const armnn::TensorInfo& info = tensor.GetTensorInfo();
+    const uint8_t* bytes = static_cast<const uint8_t*>(tensor.Map(true));
+    if (layout != "MIHW") return {SpecOf(info), std::vector<uint8_t>(bytes, bytes + info.GetNumBytes())};
+
+    const armnn::TensorShape& shape = info.GetShape();
+    const unsigned m = shape[0], i = shape[1], h = shape[2], w = shape[3];
+    armnn::TensorInfo permuted = info;
+    permuted.SetShape({1, h, w, i * m});
+    // Scales are per output channel whatever axis such a file names.
+    if (info.HasMultipleQuantizationScales()) permuted.SetQuantizationDim(3u);
+    Constant result{SpecOf(permuted), std::vector<uint8_t>(info.GetNumBytes())};
+    const size_t size = info.GetNumElements() ? info.GetNumBytes() / info.GetNumElements() : 0;
+    size_t from = 0;
+    for (size_t im = 0; im < m; ++im)
+        for (size_t ii = 0; ii < i; ++ii)
+            for (size_t place = 0; place < size_t(h) * w; ++place, from += size)
+                std::copy_n(bytes + from, size, result.bytes.begin() + std::ptrdiff_t((place * i * m + ii * m + im) * size));
+    return result;
 }
 
 const char* FunctionName(armnn::ActivationFunction function)
@@ -47,6 +65,9 @@ const char* FunctionName(armnn::ActivationFunction function)
         case Function::Square: return "Square";
         case Function::Sigmoid: return "Sigmoid";
         case Function::TanH: return "TanH";
+        case Function::SoftReLu: return "SoftReLu";
+        case Function::Sqrt: return "Sqrt";
+        case Function::Elu: return "Elu";
         case Function::HardSwish: return "HardSwish";
         default: throw Unsupported("the activation with number " + std::to_string(int(function)));
     }
@@ -87,7 +108,7 @@ std::function<Kernel(const std::vector<Spec>&, const Spec&)> MakerOf(const Layer
             { return Convolution(w, in, out); };
         case armnn::LayerType::DepthwiseConvolution2d:
             return [w = ConvolutionWindowOf(static_cast<const armnn::DepthwiseConvolution2dDescriptor&>(base))](const Specs& in, const Spec& out)
-            { return Depthwise(w, false, in, out); };
+            { return Depthwise(w, in, out); };
         case armnn::LayerType::FullyConnected:
         {
             const auto& d = static_cast<const armnn::FullyConnectedDescriptor&>(base);
@@ -137,9 +158,8 @@ Compiled CompileStandIn(Layer& layer)
     recipe.expectSlots(slots, layer.GetNumOutputSlots());
     if (layer.GetNumOutputSlots() != 1) throw Unsupported("a StandIn with several outputs");
 
-    std::vector<armnn::IInputSlot*> inputs;
+    std::vector<armnn::IInputSlot*> inputs, held;
     std::vector<Spec> specs;
-    std::vector<Layer*> owners;
     std::vector<Constant> constants;
     for (unsigned i = 0; i < recipe.inputs; ++i)
     {
@@ -148,18 +168,18 @@ Compiled CompileStandIn(Layer& layer)
     }
     for (size_t i = 0; i < recipe.constants.size(); ++i)
     {
-        Layer* owner = ConstantBehind(layer.GetInputSlot(unsigned(recipe.slotOfConstant(i))));
+        held.push_back(&layer.GetInputSlot(unsigned(recipe.slotOfConstant(i))));
+        Layer* owner = ConstantBehind(*held.back());
         if (!owner) throw Unsupported("a constant of the recipe that no Constant layer feeds");
-        owners.push_back(owner);
-        constants.push_back(ConstantOf(*owner));
+        constants.push_back(ConstantOf(*owner, recipe.constants[i].layout));
     }
-    owners.push_back(last);
+    held.push_back(&layer.GetInputSlot(slots - 1));
 
     std::vector<Node> nodes = NodesOf(recipe);
     nodes[0].output = SpecOf(layer.GetOutputSlot(0).GetTensorInfo());
     std::vector<std::string> types;
     for (const auto& replaced : recipe.layers) types.push_back(replaced.type);
-    return {Program(specs, constants, nodes), inputs, owners, &layer.GetOutputSlot(0), types, recipe.result, recipe.code};
+    return {Program(specs, constants, nodes), {&layer}, inputs, held, &layer.GetOutputSlot(0), types, recipe.result, recipe.code, {}};
 }
 
 bool IsOrdinary(armnn::LayerType type)
@@ -178,7 +198,7 @@ bool IsOrdinary(armnn::LayerType type)
     }
 }
 
-Compiled CompileGroup(const std::vector<Layer*>& layers)
+Compiled CompileLayers(const std::vector<Layer*>& layers)
 {
     const auto inside = [&](const Layer& layer) { return std::find(layers.begin(), layers.end(), &layer) != layers.end(); };
 
@@ -195,9 +215,8 @@ Compiled CompileGroup(const std::vector<Layer*>& layers)
     if (ordered.size() != 1) throw Unsupported("a group with " + std::to_string(ordered.size()) + " outputs");
     ordered.insert(ordered.end(), inner.begin(), inner.end());
 
-    std::vector<armnn::IInputSlot*> inputs;
+    std::vector<armnn::IInputSlot*> inputs, held;
     std::vector<Spec> specs;
-    std::vector<Layer*> owners;
     std::vector<Constant> constants;
     for (Layer* layer : ordered)
         for (unsigned i = 0; i < layer->GetNumInputSlots(); ++i)
@@ -205,8 +224,8 @@ Compiled CompileGroup(const std::vector<Layer*>& layers)
             armnn::IInputSlot& slot = layer->GetInputSlot(i);
             if (Layer* owner = ConstantBehind(slot))
             {
-                owners.push_back(owner);
-                constants.push_back(ConstantOf(*owner));
+                held.push_back(&slot);
+                constants.push_back(ConstantOf(*owner, ""));
             }
             else if (!inside(slot.GetConnection()->GetOwningIConnectableLayer()))
             {
@@ -234,7 +253,8 @@ Compiled CompileGroup(const std::vector<Layer*>& layers)
         nodes.push_back(std::move(node));
         types.push_back(armnn::GetLayerTypeAsCString(layer->GetType()));
     }
-    return {Program(specs, constants, nodes), inputs, owners, &ordered[0]->GetOutputSlot(0), types, GroupOf(ordered[0]->GetName())->result, 0};
+    const auto group = GroupOf(ordered[0]->GetName());
+    return {Program(specs, constants, nodes), layers, inputs, held, &ordered[0]->GetOutputSlot(0), types, group ? group->result : types[0], 0, {}};
 }
 
 } // namespace example

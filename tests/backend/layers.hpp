@@ -14,16 +14,18 @@ namespace example
 
 using Layer = armnn::IConnectableLayer;
 
-/// A program and how it is wired: what takes the place of some layers.
+/// A program, and how it is wired when it takes the place of some layers.
 struct Compiled
 {
     Program program;
-    std::vector<armnn::IInputSlot*> inputs;   ///< slots whose data the program reads, in its order
-    std::vector<Layer*> constants;            ///< Constant layers whose tensors the program holds
-    armnn::IOutputSlot* output;               ///< the slot whose data it computes
-    std::vector<std::string> layers;          ///< types of the layers that it computes, the last one first
-    std::string result;                       ///< name of the fused layer in its rule
-    int code = 0;                             ///< the rule's code
+    std::vector<Layer*> layers;                ///< what it replaces
+    std::vector<armnn::IInputSlot*> inputs;    ///< slots of theirs whose data the program reads, in its order
+    std::vector<armnn::IInputSlot*> constants; ///< slots of theirs whose tensors it holds, the recipe's among them
+    armnn::IOutputSlot* output;                ///< the slot of theirs whose data it computes
+    std::vector<std::string> types;            ///< types of the layers that it computes, the one with the output first
+    std::string result;                        ///< name of the fused layer in its rule
+    int code = 0;                              ///< the rule's code
+    std::string name;
 };
 
 /// A TensorInfo in the kernels' terms; Unsupported where they have no such type.
@@ -38,7 +40,7 @@ Compiled CompileStandIn(Layer& layer);
 /// Whether the kernels have a layer of this type, as far as the type tells.
 bool IsOrdinary(armnn::LayerType type);
 
-/// Compiles layers of Arm NN that one group holds. Throws Unsupported where that is impossible.
-Compiled CompileGroup(const std::vector<Layer*>& layers);
+/// Compiles the layers of a group, or one layer. Throws Unsupported where that is impossible.
+Compiled CompileLayers(const std::vector<Layer*>& layers);
 
 } // namespace example

@@ -39,23 +39,14 @@ bool HasWeights(const LayerDescription& layer)
     return layer.type == "Convolution2d" || layer.type == "DepthwiseConvolution2d" || layer.type == "FullyConnected";
 }
 
-// Whether depthwise weights are [M,I,H,W]: the recipe says what the axes of a constant mean.
-bool MultiplierFirst(const Recipe& recipe, size_t layer)
-{
-    const auto weights = recipe.findConstant(layer, "weights");
-    return weights && recipe.constants[*weights].layout == "MIHW";
-}
-
 // Reads a layer's parameters; the shapes come later.
-std::function<Kernel(const std::vector<Spec>&, const Spec&)> MakerOf(const Recipe& recipe, size_t number)
+std::function<Kernel(const std::vector<Spec>&, const Spec&)> MakerOf(const LayerDescription& layer)
 {
     using Specs = std::vector<Spec>;
-    const LayerDescription& layer = recipe.layers[number];
     if (layer.type == "Convolution2d")
         return [w = ConvolutionWindowOf(layer)](const Specs& in, const Spec& out) { return Convolution(w, in, out); };
     if (layer.type == "DepthwiseConvolution2d")
-        return [w = ConvolutionWindowOf(layer), first = MultiplierFirst(recipe, number)](const Specs& in, const Spec& out)
-        { return Depthwise(w, first, in, out); };
+        return [w = ConvolutionWindowOf(layer)](const Specs& in, const Spec& out) { return Depthwise(w, in, out); };
     if (layer.type == "FullyConnected")
         return [first = layer.boolean("transposeWeightsMatrix"), bias = layer.boolean("biasEnabled")](
                    const Specs& in, const Spec& out) { return FullyConnected(first, bias, in, out); };
@@ -117,7 +108,7 @@ std::vector<Node> NodesOf(const Recipe& recipe)
     {
         const LayerDescription& layer = recipe.layers[i];
         if (layer.outputs.size() != 1) throw Unsupported(layer.type + " with several outputs");
-        Node node{MakerOf(recipe, i), {}, SpecOf(layer.outputs[0])};
+        Node node{MakerOf(layer), {}, SpecOf(layer.outputs[0])};
         for (const Source& source : layer.inputs)
         {
             const size_t first = source.kind == Source::Kind::Layer      ? firstLayer
@@ -141,7 +132,7 @@ Program::Program(std::vector<Spec> inputs, const std::vector<Constant>& constant
     for (const Constant& constant : constants)
     {
         specs.push_back(constant.spec);
-        m_Constants.push_back(Decode(constant.spec, constant.bytes));
+        m_Constants.push_back(Decode(constant.spec, constant.bytes.data()));
     }
     m_Result = specs.size();
     for (const Node& node : layers) specs.push_back(node.output);

@@ -12,11 +12,10 @@
 namespace example
 {
 
-/// A constant tensor; the bytes belong to somebody else.
 struct Constant
 {
     Spec spec;
-    const void* bytes = nullptr;
+    std::vector<uint8_t> bytes;
 };
 
 /// A layer to compile. Values are numbered: data inputs, then constants, then layers, each in their order.
@@ -53,7 +52,7 @@ private:
     size_t m_Result;
 };
 
-/// The layers of a recipe. Throws Unsupported, or fusion_engine::RecipeError where a parameter is missing.
+/// The layers of a recipe; depthwise weights are taken to be [1,H,W,O]. Throws Unsupported, or fusion_engine::RecipeError where a parameter is missing.
 std::vector<Node> NodesOf(const fusion_engine::Recipe& recipe);
 
 /// A recipe's TensorInfo as a Spec; Unsupported where the kernels have no such type.

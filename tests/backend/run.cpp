@@ -31,7 +31,7 @@ struct Arguments
 {
     std::vector<armnn::BackendId> backends;
     std::string path, model, folder;
-    armnn::ModelOptions options;
+    std::vector<armnn::BackendOptions> options;
 };
 
 Arguments Parse(int count, char** texts)
@@ -101,10 +101,10 @@ std::string Run(const Arguments& arguments, std::string& stage, std::vector<std:
     stage = "optimize";
     armnn::IRuntime::CreationOptions creation;
     creation.m_DynamicBackendsPath = arguments.path;
+    creation.m_BackendOptions = arguments.options;
     const armnn::IRuntimePtr runtime = armnn::IRuntime::Create(creation);
-    armnn::OptimizerOptionsOpaque options;
-    for (const armnn::BackendOptions& option : arguments.options) options.AddModelOption(option);
-    armnn::IOptimizedNetworkPtr optimized = armnn::Optimize(*network, arguments.backends, runtime->GetDeviceSpec(), options,
+    armnn::IOptimizedNetworkPtr optimized = armnn::Optimize(*network, arguments.backends, runtime->GetDeviceSpec(),
+                                                            armnn::OptimizerOptionsOpaque(),
                                                             armnn::Optional<std::vector<std::string>&>(messages));
     if (!optimized) throw std::runtime_error("Optimize gave no network");
 
