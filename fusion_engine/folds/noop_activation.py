@@ -13,7 +13,7 @@ import numpy as np
 
 from fusion_engine.folds import Fold, Inapplicable, Refused
 from fusion_engine.folds.activations import Function, function_of, keeps
-from fusion_engine.folds.conditions import QUANTIZED, check_override, check_plain, same_grid
+from fusion_engine.folds.conditions import QUANTIZED, check_override, check_plain, known_info, same_grid
 from fusion_engine.folds.moves import bypass, check_bypass
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
@@ -31,8 +31,10 @@ def check(workspace: Workspace, match: Match) -> Source:
 
     Raises
     ------
+    Inapplicable
+        Where it changes values.
     Refused
-        Where it changes values, or cannot be taken out.
+        Where it does not, and yet cannot be taken out.
     """
     root = match.root
     if workspace.type(root) != "Activation":
@@ -41,11 +43,12 @@ def check(workspace: Workspace, match: Match) -> Source:
     inputs = dict(workspace.inputs(root))
     if set(inputs) != {0}:
         raise Refused(f"{workspace.describe(root)} has inputs on slots {sorted(inputs)} instead of one")
-    info = same_grid(workspace, inputs[0], Source(root, 0))
-    check_override(workspace, root, 0, info)
+    info = known_info(workspace, inputs[0])
     function = function_of(workspace, root)
     if not keeps(function, *_range(function, info)):
         raise Inapplicable(f"{workspace.describe(root)} is {function}, which changes values of {_described(info)}")
+    same_grid(workspace, inputs[0], Source(root, 0))
+    check_override(workspace, root, 0, info)
     check_bypass(workspace, root, inputs[0])
     return inputs[0]
 

@@ -365,7 +365,7 @@ class Net:
     ) -> int:
         """An elementwise layer by its old name (``"Addition"``, ``"Minimum"``), in either spelling."""
         shape = np.broadcast_shapes(self.info(x).shape, self.info(y).shape)
-        outputs = (output or replace(self.info(x), shape=shape),)
+        outputs = (output or self.info(x).reshaped(shape),)
         if (spelling or self.spelling) == "old":
             return self.layer(kind, x, y, outputs=outputs, name=name)
         return self.layer("ElementwiseBinary", x, y, outputs=outputs, params={"operation": BINARY[kind]}, name=name)
