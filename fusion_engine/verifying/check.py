@@ -20,6 +20,9 @@ from fusion_engine.verifying.result import FusionCheck, RegionCheck, Verificatio
 
 __all__ = ["verify"]
 
+_MOST_RETRIES = 8
+"""How often pairs that were guessed and do not prove true are dropped."""
+
 
 def verify(before: Network, after: Network, *, seed: int = 0, tolerance: float | None = None) -> Verification:
     """Run every part of a network that fusing changed, before and after, and compare.
@@ -77,15 +80,32 @@ def _verify(before: Network, after: Network, seed: int, tolerance: float | None)
     ours, theirs = unfuse(before), unfuse(after)
     if difference(ours, theirs) is None:
         return Verification((), tuple([FusionCheck(fusion, "verified", 0.0) for fusion in fusions]))
-    shared = (
-        [key for key in ours if key in before and key in theirs and key in after] if "fusions" in after.graph else []
-    )
+    shared = None
+    if "fusions" in after.graph:
+        consumed = {layer.index for fusion in fusions for layer in fusion.layers[1:]}
+        shared = [key for key in ours if key in before and key in theirs and key in after and key not in consumed]
     orders = (canonical_order(ours), canonical_order(theirs))
     pairing = Pairing(ours, theirs, orders[0], shared)
-    ends = _ends(ours, theirs, pairing)
-    checked = [*ends, *Regions(pairing, orders, seed, tolerance).check()]
+    checked = _checked(pairing, orders, seed, tolerance)
+    first = checked
+    for _ in range(_MOST_RETRIES):
+        doubtful = {one.pair for one in checked if one.check.status == "failed" and one.pair in pairing.guesses}
+        if not doubtful:
+            break
+        pairing.drop(sorted(doubtful))
+        checked = _checked(pairing, orders, seed, tolerance)
+    if any(one.check.status == "failed" for one in checked):
+        checked = first
     regions = tuple(one.check for one in checked)
     return Verification(regions, tuple([_of_fusion(fusion, checked, before) for fusion in fusions]))
+
+
+def _checked(
+    pairing: Pairing, orders: tuple[list[int], list[int]], seed: int, tolerance: float | None
+) -> list[Checked]:
+    """Everything that there is to check, with the pairs as they are."""
+    ends = _ends(pairing.before, pairing.after, pairing)
+    return [*ends, *Regions(pairing, orders, seed, tolerance).check()]
 
 
 def _ends(before: Network, after: Network, pairing: Pairing) -> list[Checked]:
@@ -106,7 +126,7 @@ def _ends(before: Network, after: Network, pairing: Pairing) -> list[Checked]:
         refs = (
             () if key not in before else (LayerRef(key, before.nodes[key].get("name", ""), before.nodes[key]["type"]),)
         )
-        found.append(Checked(RegionCheck(refs, (), "failed", reason=reason), frozenset({key}), frozenset()))
+        found.append(Checked(RegionCheck(refs, (), "failed", reason=reason), key, frozenset({key}), frozenset()))
     return found
 
 

@@ -1,9 +1,10 @@
 """Which layers of two networks stand for each other.
 
-A pair is a guess that both layers give the same values; checks rest on guesses that are checked
-themselves, so a wrong one makes more work or an unfounded alarm, never a false proof. The guesses:
-the same key and name, which a fold's result keeps; the same binding id; a name that is unique in
-both; and layers that hold the same and are connected alike to a pair.
+A pair says that both layers give the same values. What is proved with pairs rests on pairs that are
+checked themselves, so a wrong one makes work or an unfounded alarm, never a false proof. Certain by
+what `fuse` promises are layers with the same key and name that no fusion consumed below its root, and
+Inputs and Outputs with the same binding id. Guesses are layers whose name is unique in both networks,
+and layers that hold the same and are connected alike to a pair: those that do not prove true can be dropped.
 """
 
 from __future__ import annotations
@@ -28,26 +29,39 @@ class Pairing:
     order
         The layers of ``before``, in canonical order.
     shared
-        Keys that mean the same layer in both networks, where they have it.
+        Keys that mean the same layer in both networks; None where nothing is known of that, and names tell.
 
     Attributes
     ----------
     forward, backward
         Key in ``before`` to key in ``after``, and back.
+    guesses
+        Those keys in ``before`` that are paired by guess.
     """
 
-    def __init__(self, before: Network, after: Network, order: Iterable[int], shared: Iterable[int]) -> None:
+    def __init__(
+        self, before: Network, after: Network, order: Iterable[int], shared: Iterable[int] | None = None
+    ) -> None:
         self.before, self.after = before, after
         self.forward: dict[int, int] = {}
         self.backward: dict[int, int] = {}
         self._digesters = (Digester(before), Digester(after))
         self._digests: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
         self._pending: deque[tuple[int, int]] = deque()
-        self._by_key(sorted(shared))
+        self._by_key(sorted(shared or ()))
         self._by("binding_id", ("Input", "Output"), order)
-        self._by("name", None, order)
+        certain = set(self.forward)
+        if shared is None:
+            self._by("name", None, order)
         while self._pending:
             self._spread(*self._pending.popleft())
+        self.guesses = self.forward.keys() - certain
+
+    def drop(self, guesses: Iterable[int]) -> None:
+        """Take back pairs, by their keys in ``before``."""
+        for key in guesses:
+            del self.backward[self.forward.pop(key)]
+            self.guesses.discard(key)
 
     def holds_same(self, ours: int, theirs: int) -> bool:
         """Whether two layers are of one type and hold the same, names and connections aside."""

@@ -60,9 +60,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class Checked:
-    """A region's result with the keys of its layers as first tried, not widened."""
+    """A region's result, the pair whose claim it judges, and the keys of its layers as first tried, not widened."""
 
     check: RegionCheck
+    pair: int
     before: frozenset[int]
     after: frozenset[int]
 
@@ -159,7 +160,7 @@ class Regions:
     ) -> Iterator[Checked]:
         """Check the claims of a pair; those of its outputs where there are no others, or where others fail."""
         if claims is not None:
-            found = [(claim, done[claim] if claim in done else self._checked(claim)) for claim in claims]
+            found = [(claim, done[claim] if claim in done else self._checked(claim, key)) for claim in claims]
             end = self._before.graph.nodes[key]["type"] == "Output"
             if end or all(one.check.status == "verified" for _, one in found):
                 yield from (one for claim, one in found if claim not in done)
@@ -167,7 +168,7 @@ class Regions:
                 return
         for claim in self._output_claims(key, other):
             if claim not in done:
-                done[claim] = self._checked(claim)
+                done[claim] = self._checked(claim, key)
                 yield done[claim]
 
     # Claims
@@ -222,7 +223,7 @@ class Regions:
             output_info(self._after.graph, Source(self._pairing.forward[source.layer], source.slot)),
         )
 
-    def _checked(self, claim: _Claim) -> Checked:
+    def _checked(self, claim: _Claim, owner: int) -> Checked:
         first: tuple[_Part, _Part] | None = None
         opened: set[int] = set()
         sealed: set[int] = set()
@@ -236,13 +237,13 @@ class Regions:
             except LayerInexpressible as error:
                 pair = self._pair_of(error.key, opened)
                 if pair is None:
-                    return self._checks(first, RegionCheck((), (), "unverified", reason=error.reason))
+                    return self._checks(owner, first, RegionCheck((), (), "unverified", reason=error.reason))
                 opened.discard(pair)
                 sealed.add(pair)
                 continue
             if isinstance(result, str):
                 status = "unverified" if result.startswith("onnxruntime") else "failed"
-                return self._checks(first, RegionCheck((), (), status, reason=result))  # type: ignore[arg-type]
+                return self._checks(owner, first, RegionCheck((), (), status, reason=result))  # type: ignore[arg-type]
             if result.passed or level == MOST_LEVELS:
                 break
             level += 1
@@ -250,7 +251,7 @@ class Regions:
             if not wider or sum(len(part.layers) for part in parts) > MOST_LAYERS:
                 break
             opened |= wider
-        return self._checks(first, self._verdict(claim, result))
+        return self._checks(owner, first, self._verdict(claim, result))
 
     def _pair_of(self, key: int, opened: set[int]) -> int | None:
         """The pair that a layer was taken into the region by."""
@@ -323,7 +324,7 @@ class Regions:
             return RegionCheck((), (), "unverified", *measured, "it gave no finite number to compare")
         return RegionCheck((), (), "verified", *measured)
 
-    def _checks(self, parts: tuple[_Part, _Part], check: RegionCheck) -> Checked:
+    def _checks(self, owner: int, parts: tuple[_Part, _Part], check: RegionCheck) -> Checked:
         """The result with the layers of the region."""
         before, after = (
             tuple(
@@ -335,7 +336,7 @@ class Regions:
             for side, p in zip((self._before, self._after), parts, strict=True)
         )
         whole = RegionCheck(before, after, check.status, check.difference, check.unit, check.tolerance, check.reason)
-        return Checked(whole, frozenset(parts[0].layers), frozenset(parts[1].layers))
+        return Checked(whole, owner, frozenset(parts[0].layers), frozenset(parts[1].layers))
 
 
 def _session(side: _Side, target: Source, onnx: OnnxGraph, value: Value) -> Session:
