@@ -126,18 +126,23 @@ class _Runner:
         unsafe = _unsafe(workspace, match)
         if unsafe is not None:
             raise Refused(unsafe)
-        if self.predicate is not None:
-            self.predicate.require(workspace, match)
         if self.fold is not None:
-            return self.fold.check(workspace, match)
-        if self.rule.group is not None:
-            return group.check(workspace, match, self.rule)
-        return opaque.check(workspace, match, self.rule)
+            plan = self.fold.check(workspace, match)
+        elif self.rule.group is not None:
+            plan = group.check(workspace, match, self.rule)
+        else:
+            plan = opaque.check(workspace, match, self.rule)
+        if self.predicate is not None:
+            self.predicate.require(workspace, match, self.layers(match, plan))
+        return plan
+
+    def layers(self, match: Match, plan: Any) -> tuple[int, ...]:
+        """The layers that a plan takes in, the root first."""
+        return match.layers if self.fold is None or self.fold.layers is None else self.fold.layers(plan)
 
     def apply(self, workspace: Workspace, match: Match, plan: Any) -> Fusion:
         """Carry out a plan."""
-        keys = match.layers if self.fold is None or self.fold.layers is None else self.fold.layers(plan)
-        layers = tuple(_ref(workspace, key) for key in keys)
+        layers = tuple(_ref(workspace, key) for key in self.layers(match, plan))
         if self.fold is not None:
             left = self.fold.apply(workspace, match, plan)
             result = NOTHING if left is None else workspace.type(left)

@@ -3,7 +3,7 @@
 A package registers a function under the entry-point group ``fusion_engine.predicates``; the entry
 point's name is the name in rules. It is called as ``predicate(graph, match)`` with the network as it
 stands at that moment, which cannot be changed through it, and a `Captures`, and answers ``True``, ``False``,
-or a str: no, and why. It is asked about matches that are safe to rewrite, before a fold is; a no makes
+or a str: no, and why. It is asked last, about matches that would be rewritten otherwise; a no makes
 the engine try the next way in which the pattern fits, as a fold's refusal does, and becomes a
 refusal of the record where none is left.
 
@@ -31,7 +31,16 @@ from fusion_engine.network import Network
 from fusion_engine.plugins import Plugins
 from fusion_engine.workspace import Workspace
 
-__all__ = ["ENTRY_POINTS", "Captures", "Place", "Predicate", "RulePredicate", "predicate_names", "read_only"]
+__all__ = [
+    "ENTRY_POINTS",
+    "Captures",
+    "Place",
+    "Predicate",
+    "RulePredicate",
+    "find_predicate",
+    "predicate_names",
+    "read_only",
+]
 
 ENTRY_POINTS = "fusion_engine.predicates"
 """The entry-point group of predicates."""
@@ -111,26 +120,32 @@ def predicate_names() -> tuple[str, ...]:
     return _plugins().names()
 
 
-class RulePredicate:
-    """The predicate of a rule, ready to be asked.
+def find_predicate(name: str) -> tuple[Predicate, str]:
+    """The predicate of that name, and its origin for messages.
 
     Raises
     ------
+    KeyError
+        Where there is none.
     FuseError
-        Where it cannot be loaded, cannot be called, or two packages claim its name.
+        Where it cannot be loaded, cannot be called, or two packages claim the name.
     """
+    found, origin = _plugins().load(name)
+    if not callable(found):
+        raise FuseError(
+            f"predicate '{name}' of {origin} is a {type(found).__name__}: its entry point must name a function "
+            "of a graph and a match"
+        )
+    predicate: Predicate = found
+    return predicate, origin
+
+
+class RulePredicate:
+    """The predicate of a rule, ready to be asked; raises what `find_predicate` does."""
 
     def __init__(self, rule: FusingRule) -> None:
         self.name = str(rule.when)
-        try:
-            self._function, self._origin = _plugins().load(self.name)
-        except KeyError:
-            raise FuseError(f"there is no predicate {self.name!r} any more: install its package") from None
-        if not callable(self._function):
-            raise FuseError(
-                f"{self._called} is a {type(self._function).__name__}: its entry point must name a function "
-                "of a graph and a match"
-            )
+        self._function, self._origin = find_predicate(self.name)
         self._rule = rule.name
         self._types = {layer.id: layer.type for layer in _pattern_layers(rule)}
 
@@ -138,8 +153,17 @@ class RulePredicate:
     def _called(self) -> str:
         return f"predicate '{self.name}' of {self._origin}"
 
-    def require(self, workspace: Workspace, match: Match) -> None:
+    def require(self, workspace: Workspace, match: Match, layers: tuple[int, ...]) -> None:
         """Raise Refused where the answer is no.
+
+        Parameters
+        ----------
+        workspace
+            The network.
+        match
+            The match.
+        layers
+            What would be fused, the root first.
 
         Raises
         ------
@@ -147,7 +171,7 @@ class RulePredicate:
             Where the predicate fails, or answers what is no answer.
         """
         try:
-            answer = self._function(read_only(workspace.graph), self._captures(match))
+            answer = self._function(read_only(workspace.graph), self._captures(match, layers))
         except MemoryError:
             raise
         except Exception as error:
@@ -165,12 +189,12 @@ class RulePredicate:
         if not answer:
             raise Refused(f"predicate '{self.name}' says no")
 
-    def _captures(self, match: Match) -> Captures:
+    def _captures(self, match: Match, layers: tuple[int, ...]) -> Captures:
         bound: dict[int, list[int]] = {number: [] for number in self._types}
         for number, key in match.bound:
             bound[number].append(key)
         places = tuple(Place(kind, tuple(bound[number])) for number, kind in self._types.items())
-        return Captures(self._rule, match.root, match.layers, match.kept, match.constants, match.inputs, places)
+        return Captures(self._rule, match.root, layers, match.kept, match.constants, match.inputs, places)
 
 
 def _pattern_layers(rule: FusingRule) -> list[PatternLayer]:
