@@ -130,7 +130,7 @@ def explain(
     >>> rule = fe.FusingRule("Activation[a > 0]{BatchNormalization}", name="leaky", into="Leaky")
     >>> (found,) = explain(graph, rule)
     >>> print(found.near[0])
-    leaky: layer 3 'conv0/relu': a > 0 is false: a is 0.0
+    leaky: layer 3 'conv0/relu': a > 0 is false: it is 0.0
     >>> print(found.near[0].excerpt)
     Activation[a > 0]{BatchNormalization}
                ^^^^^
