@@ -20,7 +20,7 @@ from fusion_engine.network import Network, warnings_of
 from fusion_engine.releases.facts import Release, find_release, since
 from fusion_engine.releases.needs import Obstacle, needs_of
 from fusion_engine.releases.passes import PASSES
-from fusion_engine.releases.passes.squared_difference import ADDED
+from fusion_engine.releases.passes.added import added_layers
 from fusion_engine.releases.passes.untagged import BFLOAT16
 from fusion_engine.releases.reading import cautions_of
 from fusion_engine.unfusing import Opened, open_opaque
@@ -177,9 +177,9 @@ def _outside(obstacles: list[Obstacle], opened: list[Opened]) -> list[Obstacle]:
 
 def _close(workspace: Workspace, one: Opened) -> None:
     """Make an opaque layer again of what its layers have become."""
-    added: dict[int, int] = workspace.memo.get(ADDED, {})
+    added = {key: owner for key, owner in added_layers(workspace).items() if key in workspace.graph}
     keys = [key for key in one.layers if key in workspace.graph]
-    keys += [key for key, owner in added.items() if owner in one.layers]
+    keys += [key for key, (owner, _) in added.items() if owner in one.layers]
     layers = [key for key in keys if workspace.type(key) != "Constant"]
     inside = set(keys)
     recipe = one.recipe
@@ -201,7 +201,13 @@ def _close(workspace: Workspace, one: Opened) -> None:
         for slot, source in workspace.data_inputs(key)
         if source.layer not in inside
     ]
-    edges.sort(key=lambda edge: numbers.get((added.get(edge.layer, edge.layer), edge.input_slot), len(numbers)))
+
+    def number(edge: Edge) -> int:
+        owner, first = added.get(edge.layer, (edge.layer, 0))
+        found: int = numbers.get((owner, first + edge.input_slot), len(numbers))
+        return found
+
+    edges.sort(key=number)
     match = Match(one.layers[0], tuple(layers), (), tuple(dict.fromkeys(constants)), tuple(edges), ())
     rule = _Rule(recipe["rule"], recipe["result"], recipe["code"])
     try:

@@ -92,6 +92,12 @@ class Release:
         Whether its reader permutes every Constant of a file with weightsLayoutScheme 0.
     by_ordinal
         Whether its reader takes the TensorInfo of the n-th Output from output slot n of what feeds it.
+    equal_ranks
+        Whether layers of two operands need them of equal rank.
+    bias_scales
+        Whether a backend wants a bias's scale to be the product of the input's and the weights', of floats too.
+    folds_pads
+        Whether its optimizer folds a Pad into a Convolution2d also where that comes out wrong.
     faults
         Where its reader does otherwise than its schema promises.
     """
@@ -109,6 +115,9 @@ class Release:
     on_inputs: frozenset[str]
     permutes: bool
     by_ordinal: bool
+    equal_ranks: bool
+    bias_scales: bool
+    folds_pads: bool
     faults: tuple[ReaderFault, ...] = field(repr=False)
 
     @property
@@ -165,6 +174,9 @@ def releases() -> tuple[Release, ...]:
                 frozenset(on_inputs),
                 form["permutes"],
                 form["by_ordinal"],
+                form["equal_ranks"],
+                form["bias_scales"],
+                form["folds_pads"],
                 tuple(_fault(fault) for fault in facts["reader"] if _holds(fault, number, numbers)),
             )
         )

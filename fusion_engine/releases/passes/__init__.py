@@ -15,10 +15,13 @@ from fusion_engine.releases.facts import Release
 from fusion_engine.releases.needs import Obstacle
 from fusion_engine.releases.passes import (
     aliases,
+    bias_scales,
     dequantize,
     descriptors,
     fill,
     lstm,
+    pads,
+    ranks,
     spelling,
     squared_difference,
     untagged,
@@ -40,5 +43,8 @@ PASSES: tuple[Pass, ...] = (
     fill.run,
     dequantize.run,
     weights.run,
+    bias_scales.run,
+    ranks.run,
+    pads.run,
 )
 """Every step, in order: spellings before DataTypes, computed weights before weights."""

@@ -5,13 +5,11 @@ from __future__ import annotations
 from fusion_engine.network import EMPTY, Source
 from fusion_engine.releases.facts import Release
 from fusion_engine.releases.needs import Obstacle
+from fusion_engine.releases.passes.added import note_added
 from fusion_engine.tensor import FLOATS
 from fusion_engine.workspace import Workspace
 
-__all__ = ["ADDED", "run"]
-
-ADDED = "releases: added layers"
-"""Where a workspace's memo has the layers that were added, each with the layer it belongs to."""
+__all__ = ["run"]
 
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
@@ -32,5 +30,5 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
         workspace.set(key, type="Multiplication", params=EMPTY)
         for slot in (0, 1):
             workspace.connect(Source(difference, 0), key, slot)
-        workspace.memo.setdefault(ADDED, {})[difference] = key
+        note_added(workspace, difference, key, 0)
     return ()

@@ -1,0 +1,50 @@
+"""A Pad is kept apart from a Convolution2d that an old optimizer would fold it into wrongly.
+
+The optimizer puts the Pad's extents of height and width in the place of the convolution's own padding.
+It loses what else the Pad does: other values than zero, padding of channels or batches, and the
+padding that the convolution had. A Reshape to the same shape between them keeps it from doing so.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fusion_engine.network import FrozenDict, Source
+from fusion_engine.releases.facts import Release
+from fusion_engine.releases.needs import Obstacle
+from fusion_engine.releases.passes.added import note_added
+from fusion_engine.weights import channel_axis
+from fusion_engine.workspace import Workspace
+
+__all__ = ["run"]
+
+
+def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
+    """Put a Reshape before each Convolution2d whose Pad would be folded into it wrongly."""
+    if not release.folds_pads:
+        return ()
+    for key in workspace.order():
+        if workspace.type(key) != "Convolution2d":
+            continue
+        source = workspace.source(key, 0)
+        if source is None or workspace.type(source.layer) != "Pad" or not _lost(workspace, key, source.layer):
+            continue
+        info = workspace.info(source)
+        if info is None or not info.known:
+            continue
+        name = workspace.names.unique(f"{workspace.name(key) or workspace.type(key)}/padded")
+        workspace.disconnect(key, 0)
+        made = workspace.add("Reshape", name, (info,), FrozenDict(targetShape=info.shape))
+        workspace.connect(source, made, 0)
+        workspace.connect(Source(made, 0), key, 0)
+        note_added(workspace, made, key, 0)
+    return ()
+
+
+def _lost(workspace: Workspace, key: int, pad: int) -> bool:
+    """Whether folding loses anything."""
+    own = [workspace.param(key, f"pad{side}") for side in ("Left", "Right", "Top", "Bottom")]
+    pads: tuple[Any, ...] = workspace.param(pad, "padList")
+    channels = channel_axis(workspace.param(key, "dataLayout"), len(pads) // 2)
+    others = [pads[2 * axis : 2 * axis + 2] for axis in (0, channels) if axis is not None]
+    return any(own) or any(map(any, others)) or workspace.param(pad, "padValue") != 0.0
