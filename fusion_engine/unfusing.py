@@ -34,11 +34,14 @@ class Opened:
         What it was fused from.
     layers
         Keys of its layers now, in the recipe's order; the first is the key that it had.
+    nested
+        Whether it was inside another one.
     """
 
     name: str
     recipe: Mapping[str, Any]
     layers: tuple[int, ...]
+    nested: bool
 
 
 def unfuse(graph: Network) -> Network:
@@ -192,15 +195,15 @@ def _expand_all(workspace: Workspace, outermost: list[tuple[int, Mapping[str, An
         last = workspace.disconnect(key, len(workspace.inputs(key)) - 1)
         workspace.drop_unused([last.layer])
     opened = []
-    pending = outermost[::-1]
+    pending = [(key, recipe, False) for key, recipe in reversed(outermost)]
     while pending:
-        key, recipe = pending.pop()
+        key, recipe, nested = pending.pop()
         name = workspace.name(key)
         keys = _expand(workspace, key, recipe)
-        opened.append(Opened(name, recipe, tuple(keys)))
+        opened.append(Opened(name, recipe, tuple(keys), nested))
         for made, layer in zip(keys, recipe["layers"], strict=True):
             if "recipe" in layer:
-                pending.append((made, layer["recipe"]))
+                pending.append((made, layer["recipe"], True))
     return opened
 
 
