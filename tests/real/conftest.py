@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.backend import Backend
+from tests.support.backend import locate as locate_backend
 from tests.support.real_armnn import SHARED, RealArmnn, locate
 
 HERE = Path(__file__).parent
@@ -41,3 +43,12 @@ def corpus() -> Path:
 def manifest(corpus: Path) -> dict[str, dict[str, Any]]:
     """What real Arm NN did with each corpus file, by its path below the corpus."""
     return {entry["file"]: entry for entry in json.loads((corpus / "manifest.json").read_text("utf-8"))["files"]}
+
+
+@pytest.fixture(scope="session")
+def backend(real_armnn: RealArmnn) -> Backend:
+    """The example backend in real Arm NN 23.08: ``backend.run(model, inputs)``."""
+    found = locate_backend(real_armnn)
+    if isinstance(found, str):
+        pytest.skip(found)
+    return found

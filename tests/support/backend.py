@@ -47,6 +47,14 @@ class Ran:
         return [found for found in self.events if found["event"] == event]
 
 
+class Rejected(ArmnnFailed):
+    """Arm NN did not take or run a network; ``events`` are what the backend had reported by then."""
+
+    def __init__(self, stage: str, reason: str, events: tuple[dict[str, Any], ...]) -> None:
+        self.events = events
+        super().__init__(stage, reason)
+
+
 @dataclass(frozen=True)
 class Backend:
     """The built backend and the libraries that it runs with."""
@@ -67,8 +75,10 @@ class Backend:
 
         Raises
         ------
+        Rejected
+            Where Arm NN does not take or run the network.
         ArmnnFailed
-            Where Arm NN does not take or run the network; its ``events`` are what was reported before.
+            Where it crashes.
         """
         with tempfile.TemporaryDirectory() as place:
             folder = Path(place)
@@ -95,9 +105,7 @@ class Backend:
                 raise ArmnnFailed("tool", f"exit {done.returncode}: {(done.stderr or done.stdout)[-400:]}")
             answer = json.loads((folder / "answer.json").read_text("utf-8"))
             if not answer["ok"]:
-                failed = ArmnnFailed(answer["stage"], " | ".join([answer["error"], *answer["messages"]]))
-                failed.__dict__["events"] = events
-                raise failed
+                raise Rejected(answer["stage"], " | ".join([answer["error"], *answer["messages"]]), events)
             outputs = {}
             for found in answer["outputs"]:
                 data = (folder / f"out_{found['id']}.bin").read_bytes()
