@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from fusion_engine import __version__
+from fusion_engine.completion import SHELLS, script
 from fusion_engine.console import Console, counted, printable
 from fusion_engine.usage import FAILED, FINE, INTERRUPTED, STDOUT, WRONG, Wrong, rule_error, rules_of
 from fusion_engine.workbench import add_workbench
@@ -141,6 +142,14 @@ def _parser() -> argparse.ArgumentParser:
         "print where the C++ header for backends lies",
         'include-dir     # g++ -std=c++17 -I "$(fusion-engine include-dir)" backend.cpp',
     )
+    completion = command(
+        "completion",
+        _completion,
+        "print a script by which your shell completes commands and options",
+        "completion bash > ~/.local/share/bash-completion/completions/fusion-engine",
+        "completion zsh > ~/.zfunc/_fusion-engine",
+    )
+    completion.add_argument("shell", choices=SHELLS, help="your shell")
     return parser
 
 
@@ -284,6 +293,11 @@ def _lint(arguments: argparse.Namespace, console: Console) -> int:
 
 
 # For those who write backends
+
+
+def _completion(arguments: argparse.Namespace, console: Console) -> int:
+    console.print(script(_parser(), arguments.shell).rstrip("\n"))
+    return FINE
 
 
 def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
