@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any, Protocol
 
 import networkx as nx
@@ -25,7 +26,7 @@ from fusion_engine.predicates import RulePredicate
 from fusion_engine.validation import blaming
 from fusion_engine.workspace import Workspace
 
-__all__ = ["NOTHING", "Fusion", "LayerRef", "Refusal", "fuse"]
+__all__ = ["NOTHING", "Fusion", "LayerRef", "Refusal", "RuleStatistics", "fuse"]
 
 NOTHING = "nothing"
 """Result of a fusion after which no layer stands where its root stood."""
@@ -78,6 +79,31 @@ class Refusal:
         return f"{self.rule}: {self.layer}: {self.reason}"
 
 
+@dataclass(frozen=True)
+class RuleStatistics:
+    """What a rule did in a call of `fuse`.
+
+    Attributes
+    ----------
+    rule
+        Its name.
+    tried
+        Matches that were looked at, in all passes.
+    fired
+        Rewrites made.
+    refused
+        Its refusals in the record.
+    seconds
+        Time spent on it, matching included; not compared.
+    """
+
+    rule: str
+    tried: int
+    fired: int
+    refused: int
+    seconds: float = field(compare=False)
+
+
 class _Matcher(Protocol):
     """What the engine needs of a compiled rule."""
 
@@ -107,12 +133,19 @@ class _Runner:
     predicate: RulePredicate | None
     refusals: list[Refusal] = field(default_factory=list)
     quiet_at: int = -1
+    tried: int = 0
+    fired: int = 0
+    seconds: float = 0.0
 
     @classmethod
     def of(cls, rule: FusingRule) -> _Runner:
         fold = None if rule.fold is None else find_fold(rule.fold)
         matcher = _AnyRoot(fold.roots) if fold is not None and not rule.patterns else compile_rule(rule)
         return cls(rule, matcher, fold, None if rule.when is None else RulePredicate(rule))
+
+    def statistics(self) -> RuleStatistics:
+        """What it did so far."""
+        return RuleStatistics(self.rule.name, self.tried, self.fired, len(self.refusals), self.seconds)
 
     def roots(self, workspace: Workspace) -> list[int]:
         """The layers of the root's types, in canonical order."""
@@ -169,8 +202,9 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     -------
     networkx.DiGraph
         A new network. Its ``graph["fusions"]`` is the tuple of `Fusion` made, in order,
-        ``graph["refusals"]`` the tuple of `Refusal` (the last of each rule and root), and
-        ``graph["warnings"]`` a tuple of str.
+        ``graph["refusals"]`` the tuple of `Refusal` (the last of each rule and root),
+        ``graph["statistics"]`` a tuple of `RuleStatistics`, one per rule, and ``graph["warnings"]`` a
+        tuple of str.
 
     Raises
     ------
@@ -219,20 +253,24 @@ def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
         for runner in runners:
             if runner.quiet_at == workspace.revision:
                 continue
+            start = perf_counter()
             for fusion in _scan(workspace, runner):
                 fusions.append(fusion)
+                runner.fired += 1
                 last.append(fusion.rule)
                 if len(fusions) > bound:
                     raise RuleLoopError(
                         f"{bound} rewrites of {len(graph)} layers and no end: the rules "
                         f"{', '.join(repr(name) for name in sorted(set(last)))} keep firing on each other's results"
                     )
+            runner.seconds += perf_counter() - start
         if workspace.revision == before:
             break
     warnings = opaque.settle(workspace)
     result = workspace.graph
     result.graph["fusions"] = tuple(fusions)
     result.graph["refusals"] = tuple(refusal for runner in runners for refusal in runner.refusals)
+    result.graph["statistics"] = tuple(runner.statistics() for runner in runners)
     result.graph["warnings"] = tuple(dict.fromkeys((*warnings_of(result), *warnings)))
     return result
 
@@ -249,6 +287,7 @@ def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
         for match in runner.matcher.matches(workspace, root):
             if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
                 continue  # a grouped layer is matched by folds only
+            runner.tried += 1
             try:
                 plan = runner.check(workspace, match)
             except Inapplicable:
