@@ -201,7 +201,7 @@ public:
             return answer;
         }
         if (type == LayerType::Constant) return m_Options.claimConstants;
-        return m_Options.groups && IsOrdinary(type);
+        return m_Options.groups && IsOrdinary(type, descriptor);
     }
 
 private:

@@ -52,6 +52,12 @@ Constant ConstantOf(Layer& constant, const std::string& layout)
     return result;
 }
 
+// Of an ElementwiseBinary layer.
+bool IsAddition(const armnn::BaseDescriptor& descriptor)
+{
+    return static_cast<const armnn::ElementwiseBinaryDescriptor&>(descriptor).m_Operation == armnn::BinaryOperation::Add;
+}
+
 const char* FunctionName(armnn::ActivationFunction function)
 {
     using Function = armnn::ActivationFunction;
@@ -118,8 +124,7 @@ std::function<Kernel(const std::vector<Spec>&, const Spec&)> MakerOf(const Layer
         case armnn::LayerType::Addition:
             return Addition;
         case armnn::LayerType::ElementwiseBinary:
-            if (static_cast<const armnn::ElementwiseBinaryDescriptor&>(base).m_Operation != armnn::BinaryOperation::Add)
-                throw Unsupported("an elementwise operation that is no addition");
+            if (!IsAddition(base)) throw Unsupported("an elementwise operation that is no addition");
             return Addition;
         case armnn::LayerType::Activation:
         {
@@ -182,7 +187,7 @@ Compiled CompileStandIn(Layer& layer)
     return {Program(specs, constants, nodes), {&layer}, inputs, held, &layer.GetOutputSlot(0), types, recipe.result, recipe.code, {}};
 }
 
-bool IsOrdinary(armnn::LayerType type)
+bool IsOrdinary(armnn::LayerType type, const armnn::BaseDescriptor& descriptor)
 {
     switch (type)
     {
@@ -190,9 +195,10 @@ bool IsOrdinary(armnn::LayerType type)
         case armnn::LayerType::DepthwiseConvolution2d:
         case armnn::LayerType::FullyConnected:
         case armnn::LayerType::Addition:
-        case armnn::LayerType::ElementwiseBinary:
         case armnn::LayerType::Activation:
             return true;
+        case armnn::LayerType::ElementwiseBinary:
+            return IsAddition(descriptor);
         default:
             return false;
     }

@@ -37,8 +37,8 @@ bool MayBeRecipe(const armnn::TensorInfo& info);
 /// Compiles a StandIn. Throws Unsupported or fusion_engine::RecipeError with the reason where that is impossible.
 Compiled CompileStandIn(Layer& layer);
 
-/// Whether the kernels have a layer of this type, as far as the type tells.
-bool IsOrdinary(armnn::LayerType type);
+/// Whether the kernels have such a layer, by what IsLayerSupported shows of it.
+bool IsOrdinary(armnn::LayerType type, const armnn::BaseDescriptor& descriptor);
 
 /// Compiles the layers of a group, or one layer. Throws Unsupported where that is impossible.
 Compiled CompileLayers(const std::vector<Layer*>& layers);

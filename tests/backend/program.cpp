@@ -149,6 +149,7 @@ Program::Program(std::vector<Spec> inputs, const std::vector<Constant>& constant
             const std::vector<size_t>& operands = layers[i].operands;
             const size_t result = m_Result + i;
             if (known[result] || !std::all_of(operands.begin(), operands.end(), [&](size_t value) { return known[value]; })) continue;
+            if (specs[result].type == Type::Signed32) throw Unsupported("a layer that computes integers");
             std::vector<Spec> described;
             for (size_t value : operands) described.push_back(specs[value]);
             m_Steps.push_back({layers[i].make(described, specs[result]), operands, result, specs[result]});
