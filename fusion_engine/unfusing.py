@@ -97,7 +97,7 @@ def _unfuse(graph: Network) -> Network:
             workspace.set(key, name=group.rest)
             group = group_of(group.rest)
     result = workspace.graph
-    for record in ("fusions", "refusals"):
+    for record in ("fusions", "refusals", "statistics"):
         result.graph.pop(record, None)
     kept = [text for text in warnings_of(result) if not (opened and text.startswith(opaque.WARNING))]
     result.graph.pop("warnings", None)
