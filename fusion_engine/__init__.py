@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from fusion_engine.compare import difference, equal
     from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
     from fusion_engine.errors import (
+        ConversionError,
         FuseError,
         FusionEngineError,
         ModelError,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
     from fusion_engine.language.rulefile import load_rules
     from fusion_engine.network import FrozenDict, connect, new_network
     from fusion_engine.recipes import recipe
+    from fusion_engine.releases.converting import convert
+    from fusion_engine.releases.needs import Obstacle
+    from fusion_engine.releases.reading import Reading, loads_in
     from fusion_engine.tensor import Tensor, TensorInfo
     from fusion_engine.unfusing import unfuse
     from fusion_engine.validation import Problem, validate
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ConversionError",
     "FrozenDict",
     "FuseError",
     "FusingRule",
@@ -50,8 +55,10 @@ __all__ = [
     "FusionEngineError",
     "LayerRef",
     "ModelError",
+    "Obstacle",
     "OutputError",
     "Problem",
+    "Reading",
     "Refusal",
     "RegionCheck",
     "RuleError",
@@ -63,6 +70,7 @@ __all__ = [
     "VerifyError",
     "__version__",
     "connect",
+    "convert",
     "difference",
     "dumps",
     "equal",
@@ -70,6 +78,7 @@ __all__ = [
     "load",
     "load_rules",
     "loads",
+    "loads_in",
     "new_network",
     "recipe",
     "save",
@@ -83,6 +92,7 @@ _HOMES = {
     "armnn.writer": ("dumps", "save"),
     "compare": ("difference", "equal"),
     "errors": (
+        "ConversionError",
         "FuseError",
         "FusionEngineError",
         "ModelError",
@@ -97,6 +107,9 @@ _HOMES = {
     "language.rulefile": ("load_rules",),
     "network": ("FrozenDict", "connect", "new_network"),
     "recipes": ("recipe",),
+    "releases.converting": ("convert",),
+    "releases.needs": ("Obstacle",),
+    "releases.reading": ("Reading", "loads_in"),
     "tensor": ("Tensor", "TensorInfo"),
     "unfusing": ("unfuse",),
     "validation": ("Problem", "validate"),

@@ -15,10 +15,24 @@ from fusion_engine.errors import FusionEngineError, ModelError, OutputError
 from fusion_engine.report import Layers, ModelReport
 
 if TYPE_CHECKING:
+    from fusion_engine.judging import Judge, Verdict
     from fusion_engine.language.rule import FusingRule
     from fusion_engine.network import Network
 
-__all__ = ["SUFFIX", "Change", "Found", "Job", "attempt", "find_models", "fusing", "plan", "process", "run", "unfusing"]
+__all__ = [
+    "SUFFIX",
+    "Change",
+    "Found",
+    "Job",
+    "attempt",
+    "converting",
+    "find_models",
+    "fusing",
+    "plan",
+    "process",
+    "run",
+    "unfusing",
+]
 
 SUFFIX = ".armnn"
 """How the names of models end that are found in directories."""
@@ -208,14 +222,17 @@ def _blind_to_case(folder: str) -> bool:
 # What is done
 
 
-def fusing(rules: Sequence[FusingRule]) -> Change:
-    """The change that applies rules."""
+def fusing(rules: Sequence[FusingRule], release: str | None = None) -> Change:
+    """The change that applies rules, and aims the result at a release of Arm NN where one is given."""
 
     def change(graph: Network) -> tuple[Network, bool]:
         from fusion_engine import fuse
 
         fused = fuse(graph, rules)
-        return fused, bool(fused.graph["fusions"])
+        if release is None:
+            return fused, bool(fused.graph["fusions"])
+        aimed, changed = converting(release)(fused)
+        return aimed, changed or bool(fused.graph["fusions"])
 
     return change
 
@@ -232,17 +249,39 @@ def unfusing() -> Change:
     return change
 
 
+def converting(release: str) -> Change:
+    """The change that carries a network to a release of Arm NN."""
+
+    def change(graph: Network) -> tuple[Network, bool]:
+        from fusion_engine import convert, equal
+
+        aimed = convert(graph, release)
+        kept = aimed.graph["dialect"] == graph.graph["dialect"] and not _untagged(graph) and equal(aimed, graph)
+        return aimed, not kept
+
+    return change
+
+
+def _untagged(graph: Network) -> bool:
+    """Whether a file has constants that no Arm NN loads as they are stored."""
+    return any(tensor.untagged for _, node in graph.nodes(data=True) for tensor in node["constants"].values())
+
+
 def _named(graph: Network) -> dict[int, tuple[str, str]]:
     return {key: (node["type"], node.get("name", "")) for key, node in graph.nodes(data=True)}
 
 
-def run(jobs: Iterable[Job], change: Change, *, done: str = "fused", dry_run: bool = False) -> Iterator[ModelReport]:
+def run(
+    jobs: Iterable[Job], change: Change, *, done: str = "fused", dry_run: bool = False, judge: Judge | None = None
+) -> Iterator[ModelReport]:
     """Do the jobs one by one, each with its own errors; see `process`."""
     for job in jobs:
-        yield process(job, change, done=done, dry_run=dry_run)
+        yield process(job, change, done=done, dry_run=dry_run, judge=judge)
 
 
-def process(job: Job, change: Change, *, done: str = "fused", dry_run: bool = False) -> ModelReport:
+def process(
+    job: Job, change: Change, *, done: str = "fused", dry_run: bool = False, judge: Judge | None = None
+) -> ModelReport:
     """Read a model, change it and write it; never raises for what is wrong with the model or its output.
 
     A model that is not changed is copied byte for byte.
@@ -257,8 +296,10 @@ def process(job: Job, change: Change, *, done: str = "fused", dry_run: bool = Fa
         Status of a model that was changed.
     dry_run
         Write nothing, but do all that can fail before writing.
+    judge
+        What decides whether a model that was changed is kept; one that is not has failed.
     """
-    report, error = attempt(job.path, lambda: _process(job, change, done, dry_run))
+    report, error = attempt(job.path, lambda: _process(job, change, done, dry_run, judge))
     return report or ModelReport(job.path, "failed", error=error)
 
 
@@ -286,8 +327,8 @@ def internal(error: Exception) -> str:
     return f"internal error: {type(error).__name__}: {error}{place}: please report it"
 
 
-def _process(job: Job, change: Change, done: str, dry_run: bool) -> ModelReport:
-    from fusion_engine import dumps, load, save
+def _process(job: Job, change: Change, done: str, dry_run: bool, judge: Judge | None) -> ModelReport:
+    from fusion_engine import load, loads_in
     from fusion_engine.network import warnings_of
     from fusion_engine.overview import cautions
 
@@ -295,29 +336,56 @@ def _process(job: Job, change: Change, done: str, dry_run: bool) -> ModelReport:
         raise ModelError(job.fault, path=job.path)
     state = _state(job.path)
     graph = load(job.path)
-    result, changed = change(graph)
-    if dry_run or job.output is None:
-        if changed:
-            dumps(result)
-    else:
-        _make_folder(os.path.dirname(job.output))
-        if changed:
-            save(result, job.output)
-        else:
-            _copy(job.path, job.output)
+    try:
+        result, changed = change(graph)
+    except ModelError as error:
+        raise error if error.path else error.within(job.path) from None
+    output = None if dry_run else job.output
+    verdict = _write(job.path, result, output, judge) if changed else None
+    if output is not None and not changed:
+        _make_folder(os.path.dirname(output))
+        _copy(job.path, output)
     if _state(job.path) != state:
         raise ModelError("the file was changed while in use: run it again", path=job.path)
+    rejected = verdict is not None and not verdict.kept
     return ModelReport(
         job.path,
-        done if changed else "unchanged",
-        job.output,
+        "failed" if rejected else done if changed else "unchanged",
+        None if rejected else job.output,
         graph.graph["dialect"],
         Layers.of(graph),
         Layers.of(result if changed else graph),
         tuple(result.graph.get("fusions", ())),
         tuple(result.graph.get("refusals", ())),
         tuple(dict.fromkeys((*warnings_of(result), *cautions(graph)))),
+        f"{job.path}: {verdict.reason}" if verdict is not None and rejected else None,
+        loads_in(result if changed else graph),
+        verdict,
     )
+
+
+def _write(path: str, result: Network, output: str | None, judge: Judge | None) -> Verdict | None:
+    """Write a result, after its judge has kept it; where there is no output only what can fail is done."""
+    from fusion_engine import dumps, save
+    from fusion_engine.judging import bench
+
+    if output is not None:
+        _make_folder(os.path.dirname(output))
+    if judge is None:
+        if output is None:
+            dumps(result)
+        else:
+            save(result, output)
+        return None
+    with bench(os.path.basename(output or path), None if output is None else os.path.dirname(output) or ".") as after:
+        save(result, after)
+        verdict = judge(path, after)
+        if verdict.kept and output is not None:
+            try:
+                os.replace(after, output)
+            except OSError as error:
+                raise OutputError(f"{output}: cannot be written: {error.strerror}") from error
+    return verdict
 
 
 def _state(path: str) -> tuple[int, int, int] | None:

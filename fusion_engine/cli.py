@@ -19,6 +19,7 @@ from fusion_engine.workbench import add_workbench
 
 if TYPE_CHECKING:
     from fusion_engine.batch import Change, Job
+    from fusion_engine.judging import Judge
     from fusion_engine.report import Report
 
 __all__ = ["main"]
@@ -95,6 +96,19 @@ def _parser() -> argparse.ArgumentParser:
     def paths(of: argparse.ArgumentParser) -> None:
         of.add_argument("paths", nargs="+", metavar="PATH", help="a model, or a directory that is walked for *.armnn")
 
+    def judged(of: argparse.ArgumentParser) -> None:
+        of.add_argument(
+            "--judge",
+            metavar="COMMAND",
+            help="run as COMMAND BEFORE AFTER for each model that was changed; only exit code 0 keeps the result",
+        )
+        of.add_argument(
+            "--judge-timeout",
+            metavar="SECONDS",
+            type=_seconds,
+            help="how long it may take for a model (default: 600); one that takes longer is ended",
+        )
+
     fuse = command(
         "fuse",
         _fuse,
@@ -102,9 +116,13 @@ def _parser() -> argparse.ArgumentParser:
         "fuse models --out fused",
         "fuse model.armnn --out fused --rules npu --report report.json",
         "fuse models --rules my-npu.toml --dry-run",
+        "fuse models --out fused --release 20.08 --judge ./run-both-on-the-board",
     )
     paths(fuse)
     fuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    fuse.add_argument(
+        "--release", metavar="RELEASE", help="the release of Arm NN that is to read the results, as of convert"
+    )
     fuse.add_argument(
         "--rules",
         metavar="NAME|FILE",
@@ -115,6 +133,25 @@ def _parser() -> argparse.ArgumentParser:
         "--report", metavar="FILE.json", help="write what was done, and what was not and why; - is standard output"
     )
     fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    judged(fuse)
+
+    convert = command(
+        "convert",
+        _convert,
+        "carry models to another release of Arm NN",
+        "convert models --release 23.08 --out new",
+        "convert model.armnn --release 20.08 --out board --judge ./run-both-on-the-board",
+    )
+    paths(convert)
+    convert.add_argument(
+        "--release", metavar="RELEASE", required=True, help="the release that is to read the results: 20.08, 23.08, ..."
+    )
+    convert.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    convert.add_argument(
+        "--report", metavar="FILE.json", help="write what was done, and what not and why; - is standard output"
+    )
+    convert.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    judged(convert)
 
     unfuse = command(
         "unfuse",
@@ -153,27 +190,74 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-# fuse and unfuse
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
+# fuse, convert and unfuse
 
 
 def _fuse(arguments: argparse.Namespace, console: Console) -> int:
-    import os
-
     from fusion_engine.batch import fusing
     from fusion_engine.report import Report
 
     rules, files = rules_of(arguments.rules or ["armnn"])
+    change = fusing(rules, _release(arguments.release))
+    return _change(arguments, console, change, Report(files), arguments.rules or ())
+
+
+def _convert(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.batch import converting
+    from fusion_engine.report import Report
+
+    change = converting(_release(arguments.release) or "")
+    return _change(arguments, console, change, Report(done="converted"), ())
+
+
+def _release(name: str | None) -> str | None:
+    """The name of a release, looked up before any work."""
+    from fusion_engine.errors import ConversionError
+    from fusion_engine.releases.facts import find_release
+
+    try:
+        return None if name is None else find_release(name).name
+    except ConversionError as error:
+        raise Wrong(printable(str(error))) from error
+
+
+def _judge(arguments: argparse.Namespace) -> Judge | None:
+    from fusion_engine.errors import OutputError
+    from fusion_engine.judging import TIMEOUT, Judge
+
+    if arguments.judge is None:
+        if arguments.judge_timeout is not None:
+            raise Wrong("--judge-timeout is for a judge: name one with --judge COMMAND")
+        return None
+    try:
+        return Judge(arguments.judge, arguments.judge_timeout or TIMEOUT)
+    except OutputError as error:
+        raise Wrong(printable(str(error))) from error
+
+
+def _change(
+    arguments: argparse.Namespace, console: Console, change: Change, report: Report, files: Sequence[str]
+) -> int:
+    """Change the models of a command that writes a report; ``files`` are others that it reads."""
+    import os
+
+    judge = _judge(arguments)
     jobs = _jobs(arguments)
     if arguments.report is not None:
-        _check_report(
-            arguments.report, [*(arguments.rules or ()), *(p for job in jobs for p in (job.path, job.output) if p)]
-        )
+        _check_report(arguments.report, [*files, *(p for job in jobs for p in (job.path, job.output) if p)])
         if arguments.report != STDOUT:
             _require_writable(os.path.dirname(arguments.report))
     if not arguments.dry_run:
         _require_writable(arguments.out)
-    report = Report(files)
-    _batch(jobs, fusing(rules), report, console, "fused", arguments.dry_run, quiet=arguments.report == STDOUT)
+    quiet = arguments.report == STDOUT
+    _batch(jobs, change, report, console, report.done, arguments.dry_run, quiet=quiet, judge=judge)
     if arguments.report is not None and not _write_report(arguments.report, report, console):
         return FAILED
     return FAILED if report.failed else FINE
@@ -211,6 +295,7 @@ def _batch(
     done: str,
     dry_run: bool,
     quiet: bool = False,
+    judge: Judge | None = None,
 ) -> None:
     """Do the jobs, showing each when it is done; ``quiet`` where standard output is for the report."""
     from fusion_engine.batch import process
@@ -219,7 +304,7 @@ def _batch(
     for number, job in enumerate(jobs, 1):
         step = f"[{number}/{len(jobs)}] {printable(job.path)}"
         console.progress(step)
-        model = process(job, change, done=done, dry_run=dry_run)
+        model = process(job, change, done=done, dry_run=dry_run, judge=judge)
         report.models.append(model)
         for line in () if quiet else model_lines(model, console.paint, done, dry_run):
             console.print(line)
@@ -316,7 +401,7 @@ def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
 def _inspect(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine import ModelError, load, validate
     from fusion_engine.network import warnings_of
-    from fusion_engine.overview import cautions, layer_list, overview
+    from fusion_engine.overview import cautions, layer_list, overview, readings
     from fusion_engine.tables import overview_lines
 
     try:
@@ -324,7 +409,7 @@ def _inspect(arguments: argparse.Namespace, console: Console) -> int:
     except ModelError as error:
         console.note(f"fusion-engine: {printable(str(error))}")
         return FAILED
-    found = {"path": arguments.model, **overview(graph)}
+    found = {"path": arguments.model, **overview(graph), **readings(graph)}
     problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
     found["warnings"] = [*warnings_of(graph), *cautions(graph), *problems]
     if arguments.layers:

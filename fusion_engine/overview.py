@@ -6,14 +6,16 @@ from collections import Counter
 from typing import Any
 
 from fusion_engine.console import counted
+from fusion_engine.errors import ModelError
 from fusion_engine.group import group_of
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.recipe_values import params_to_json
 from fusion_engine.recipes import read_recipe
+from fusion_engine.report import readings_json
 from fusion_engine.schema import schema
 from fusion_engine.tensor import Tensor, TensorInfo
 
-__all__ = ["cautions", "layer_list", "overview"]
+__all__ = ["cautions", "layer_list", "overview", "readings"]
 
 
 def overview(graph: Network) -> dict[str, Any]:
@@ -79,6 +81,19 @@ def _fed(graph: Network, key: int) -> list[dict[str, int] | None]:
     fed = dict(edges_into(graph, key))
     slots = range(max(fed, default=-1) + 1)
     return [{"layer": fed[slot].layer, "slot": fed[slot].slot} if slot in fed else None for slot in slots]
+
+
+def readings(graph: Network) -> dict[str, Any]:
+    """Which releases of Arm NN read a network as it stands: ``loads_in``, and ``cannot_load`` with reasons.
+
+    Both are empty where the network is not as `validate` wants it.
+    """
+    from fusion_engine.releases.reading import loads_in
+
+    try:
+        return readings_json(loads_in(graph))
+    except ModelError:
+        return readings_json(())
 
 
 def cautions(graph: Network) -> tuple[str, ...]:

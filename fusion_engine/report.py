@@ -8,14 +8,15 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusion_engine import Fusion, Refusal
+    from fusion_engine import Fusion, Reading, Refusal
+    from fusion_engine.judging import Verdict
     from fusion_engine.network import Network
 
-__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile"]
+__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile", "readings_json"]
 
 REPORT_VERSION = 1
 
@@ -72,6 +73,10 @@ class ModelReport:
         What a user should know of the model.
     error
         Why it failed.
+    readings
+        What each release of Arm NN makes of the result.
+    judge
+        What the judge said of it; None where there was none to ask.
     """
 
     path: str
@@ -84,20 +89,44 @@ class ModelReport:
     refusals: tuple[Refusal, ...] = ()
     warnings: tuple[str, ...] = ()
     error: str | None = None
+    readings: tuple[Reading, ...] = ()
+    judge: Verdict | None = None
 
     def as_json(self) -> dict[str, Any]:
         """The entry of ``models`` in a report."""
-        found = asdict(self)
+        found = asdict(replace(self, readings=()))
+        del found["readings"]
+        found |= readings_json(self.readings)
         names = ("path", "output", "status", "dialect")
         return {name: found.pop(name) for name in names} | found
 
 
+def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
+    """Which releases read a network.
+
+    ``loads_in``: those that do; ``cannot_load``: the others, each with its reasons; ``load_cautions``: what
+    users of those that do should know.
+    """
+    return {
+        "loads_in": [reading.release for reading in readings if reading.loads],
+        "cannot_load": {
+            reading.release: [str(obstacle) for obstacle in reading.obstacles]
+            for reading in readings
+            if not reading.loads
+        },
+        "load_cautions": {
+            reading.release: list(reading.cautions) for reading in readings if reading.loads and reading.cautions
+        },
+    }
+
+
 @dataclass
 class Report:
-    """A run: the rule files and the models, in the order in which they were done."""
+    """A run: the rule files, the models in the order of the work, and the status of those that were changed."""
 
     rules: Sequence[RuleFile] = ()
     models: list[ModelReport] = field(default_factory=list)
+    done: str = "fused"
 
     @property
     def failed(self) -> bool:
@@ -109,7 +138,7 @@ class Report:
         statuses = Counter(model.status for model in self.models)
         return {
             "models": len(self.models),
-            **{status: statuses[status] for status in STATUSES},
+            **{status: statuses[status] for status in (self.done, *STATUSES[1:])},
             "fusions": sum(len(model.fusions) for model in self.models),
             "refusals": sum(len(model.refusals) for model in self.models),
             "warnings": sum(len(model.warnings) for model in self.models),

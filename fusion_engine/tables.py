@@ -14,7 +14,7 @@ __all__ = ["MOST_REFUSALS", "model_lines", "overview_lines", "reason", "summary_
 MOST_REFUSALS = 10
 """Refusals of a model that its table shows; the report has all."""
 
-_COLOURS = {"fused": "green", "unfused": "green", "unchanged": "yellow", "failed": "red"}
+_COLOURS = {"fused": "green", "unfused": "green", "converted": "green", "unchanged": "yellow", "failed": "red"}
 
 
 def reason(model: ModelReport) -> str:
@@ -99,8 +99,39 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
         for name, count in counts.items():
             lines.append(f"{label:<9} {printable(name):<{width}}  {count}")
             label = ""
+    lines += _reading_lines(found)
     lines += [f"warning   {printable(warning)}" for warning in found["warnings"]]
     return lines + _layer_lines(found["layer_list"]) if "layer_list" in found else lines
+
+
+def _reading_lines(found: dict[str, Any]) -> list[str]:
+    """Which releases read the network, and which do not, with the first reason of each."""
+    if not found["loads_in"] and not found["cannot_load"]:
+        return []
+    lines = [f"loads in  {_releases(found['loads_in']) or 'no release'}"]
+    for label, held in (("not in", found["cannot_load"]), ("care in", found["load_cautions"])):
+        alike: dict[tuple[str, ...], list[str]] = {}
+        for release, texts in held.items():
+            alike.setdefault(tuple(texts), []).append(release)
+        for texts, releases in alike.items():
+            more = f"; and {len(texts) - 1} more: --json has all" if len(texts) > 1 else ""
+            lines.append(f"{label:<9} {_releases(releases)}: {printable(texts[0])}{more}")
+    return lines
+
+
+def _releases(names: list[str]) -> str:
+    """Releases as ranges: ``19.08 to 21.02, 23.08``."""
+    from fusion_engine.releases.facts import release_names
+
+    runs: list[list[str]] = []
+    for name in release_names():
+        if name not in names:
+            runs.append([])
+        elif runs:
+            runs[-1].append(name)
+        else:
+            runs = [[name]]
+    return ", ".join(run[0] if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in runs if run)
 
 
 def _layer_lines(layers: list[dict[str, Any]]) -> list[str]:

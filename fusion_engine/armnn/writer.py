@@ -27,14 +27,26 @@ from fusion_engine.validation import require_valid
 __all__ = ["dumps", "save"]
 
 
-def save(graph: Network, path: StrPath) -> None:
+def save(graph: Network, path: StrPath, *, release: str | None = None) -> None:
     """Write a network to a ``.armnn`` file.
 
     The file is replaced in one step: a reader sees the old one or the whole new one, also where
     ``graph`` was loaded from it. Layers are numbered anew, in canonical order.
 
+    Parameters
+    ----------
+    graph
+        The network; it stays as it is.
+    path
+        The file.
+    release
+        The release of Arm NN that is to read it: what `convert` makes of the network is written. By
+        default the network is written as it is.
+
     Raises
     ------
+    ConversionError
+        Where the release cannot hold the network, or there is none such; nothing is written then.
     ModelError
         Where the network is not one that a real reader takes (see `validate`), or where its file
         would have 2 GiB or more; nothing is written then.
@@ -43,15 +55,24 @@ def save(graph: Network, path: StrPath) -> None:
     """
     name = path_text(path)
     try:
-        built = _build(graph)
+        built = _build(_aimed(graph, release))
     except ModelError as error:
         raise error.within(name) from None
     write_atomically(name, built.parts())
 
 
-def dumps(graph: Network) -> bytes:
+def dumps(graph: Network, *, release: str | None = None) -> bytes:
     """The bytes of the ``.armnn`` file that `save` would write; raises as `save` does."""
-    return b"".join(_bytes_of(part) for part in _build(graph).parts())
+    return b"".join(_bytes_of(part) for part in _build(_aimed(graph, release)).parts())
+
+
+def _aimed(graph: Network, release: str | None) -> Network:
+    """The network as a release takes it."""
+    if release is None:
+        return graph
+    from fusion_engine.releases.converting import convert
+
+    return convert(graph, release)
 
 
 def _bytes_of(part: bytes | memoryview | Range) -> bytes | memoryview:

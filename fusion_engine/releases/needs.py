@@ -18,7 +18,7 @@ from fusion_engine.tensor import Tensor, TensorInfo
 
 __all__ = ["MOST_NAMED", "Need", "Needs", "Obstacle", "needs_of"]
 
-MOST_NAMED = 8
+MOST_NAMED = 3
 """Layers that a message names; `Obstacle.layers` has all."""
 
 
@@ -68,10 +68,10 @@ class Need(NamedTuple):
 
 @dataclass
 class Needs:
-    """The needs of a network and the layers that have them, in the order in which they were met."""
+    """The needs of a network by layer type, and the layers that have them, in the order in which they were met."""
 
     graph: Network
-    found: dict[Need, list[int]]
+    found: dict[tuple[str, Need], list[int]]
 
     def obstacles(self, release: Release, *, numbering: bool = True) -> tuple[Obstacle, ...]:
         """What a release lacks.
@@ -93,20 +93,26 @@ class Needs:
             found.append(
                 Obstacle("its inputIds and outputIds are binding ids, and the reader takes them as indices", "20.02")
             )
-        for need, keys in self.found.items():
-            lack = _lack(need, release, layout, as_inputs)
+        lacking: dict[tuple[str, str | None], dict[int, None]] = {}
+        for (kind, need), keys in self.found.items():
+            lack = None
+            if need.kind == "layers" or kind in release.layers:
+                lack = _lack(need, release, layout, as_inputs)
             if lack is not None:
-                places = tuple(describe(graph, key) for key in keys)
-                found.append(Obstacle(lack[0], lack[1], tuple(keys), places))
+                lacking.setdefault(lack, {}).update(dict.fromkeys(keys))
+        for (reason, first), concerned in lacking.items():
+            layers = tuple(sorted(concerned))
+            found.append(Obstacle(reason, first, layers, tuple(describe(graph, key) for key in layers)))
         return tuple(found)
 
 
 def needs_of(graph: Network) -> Needs:
     """What a network needs, from its layers in ascending order of their keys."""
-    found: dict[Need, list[int]] = {}
+    found: dict[tuple[str, Need], list[int]] = {}
     for key in sorted(graph):
+        kind = graph.nodes[key]["type"]
         for need in dict.fromkeys(_layer(graph, key)):
-            found.setdefault(need, []).append(key)
+            found.setdefault((kind, need), []).append(key)
     return Needs(graph, found)
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 
-from fusion_engine import Fusion, LayerRef, Refusal
+from fusion_engine import Fusion, LayerRef, Obstacle, Reading, Refusal
+from fusion_engine.judging import Verdict
 from fusion_engine.report import Layers, ModelReport, Report, RuleFile
 from tests.support.nets import Net
 
@@ -21,6 +22,11 @@ FUSED = ModelReport(
     (Fusion("batch-norm", "Convolution2d", (NORM, CONV)),),
     (Refusal("batch-norm", NORM, "because"),),
     ("careful",),
+    readings=(
+        Reading("20.02", (Obstacle("int8", "20.05", (4,), ("layer 4 'norm'",)),)),
+        Reading("20.05", (), ("it aborts",)),
+    ),
+    judge=Verdict(True, 0, "same\n", 0.5),
 )
 FAILED = ModelReport("in/b.armnn", "failed", error="in/b.armnn: is damaged")
 
@@ -66,6 +72,10 @@ def test_shape() -> None:
                 ],
                 "warnings": ["careful"],
                 "error": None,
+                "judge": {"kept": True, "exit_code": 0, "output": "same\n", "seconds": 0.5},
+                "loads_in": ["20.05"],
+                "cannot_load": {"20.02": ["int8 (possible since 20.05): layer 4 'norm'"]},
+                "load_cautions": {"20.05": ["it aborts"]},
             },
             {
                 "path": "in/b.armnn",
@@ -78,6 +88,10 @@ def test_shape() -> None:
                 "refusals": [],
                 "warnings": [],
                 "error": "in/b.armnn: is damaged",
+                "judge": None,
+                "loads_in": [],
+                "cannot_load": {},
+                "load_cautions": {},
             },
         ],
     }
@@ -95,6 +109,10 @@ def test_keys_in_order() -> None:
         "refusals",
         "warnings",
         "error",
+        "judge",
+        "loads_in",
+        "cannot_load",
+        "load_cautions",
     ]
 
 
