@@ -14,8 +14,9 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.network import Network
 from fusion_engine.tensor import Tensor, TensorInfo
-from tests.support.backend import Arrays, Backend, Ran, Rejected, inputs_of
+from tests.support.backend import SOURCES, Arrays, Backend, Ran, Rejected, inputs_of
 from tests.support.nets import Net
+from tests.support.real_armnn import RealArmnn
 
 NPU = fe.load_rules("npu")
 """The shipped rules: every one of them makes layers that the backend runs."""
@@ -439,7 +440,12 @@ CORPUS = {
     "arm-nn-20.08/mlperf_tiny_vww_mbv1_fp32.armnn": 27,
     "handmade-20.08/int8_per_axis.armnn": 2,
     "handmade-23.08/conv_act_variety.armnn": 13,
+    "handmade-23.08/diamonds.armnn": 3,
+    "handmade-23.08/fc_activation_mlp.armnn": 3,
+    "handmade-23.08/fc_from_4d_input.armnn": 1,
     "handmade-23.08/layernorm_sqrt_div.armnn": 1,
+    "handmade-23.08/pad_conv_with_own_padding.armnn": 1,
+    "handmade-23.08/residual_add_relu.armnn": 2,
     "handmade-23.08/uint8_per_tensor_net.armnn": 1,
 }
 """Networks, and how many opaque layers rules/npu.toml makes in each."""
@@ -448,3 +454,43 @@ CORPUS = {
 @pytest.mark.parametrize("file", CORPUS)
 def test_real_networks_from_end_to_end(backend: Backend, corpus: Path, file: str) -> None:
     checked(backend, fe.load(corpus / file), layers=CORPUS[file])
+
+
+UNREADABLE = {
+    "arm-nn-20.08/armnn_delegate_mock_model_uint8.armnn": (3, 0.0),
+    "arm-nn-20.08/t2o_mobilenet_v1_0.25_128_uint8.armnn": (14, 0.0),
+    "arm-nn-20.08/terryky_blazeface_front_fp32.armnn": (33, 0.0),
+    "arm-nn-20.08/tfsupport_automl_labeler_uint8.armnn": (18, 0.0),
+    "public/ssd_mobilenet_v3_small_coco_2019_08_14.armnn": (57, 1e-5),
+}
+"""Networks of older releases, how many opaque layers are made in each, and how far outputs may be off, relative to
+their largest value: two releases with two C libraries have run them."""
+
+
+@pytest.mark.parametrize("file", UNREADABLE)
+def test_networks_that_release_23_08_cannot_read_run_there_when_fused(
+    backend: Backend, real_armnn: RealArmnn, corpus: Path, file: str
+) -> None:
+    """23.08 permutes the Constants of such files; with all depthwise convolutions fused there is no reason to."""
+    layers, tolerance = UNREADABLE[file]
+    graph = fe.load(corpus / file)
+    data = inputs_of(graph)
+    assert failure(backend, fe.fuse(graph, NPU)).stage == "deserialize"
+
+    fused = fe.fuse(graph, [*NPU, fe.FusingRule("DepthwiseConvolution2d{?}", into="Depthwise", code=13)])
+    assert len(stand_ins(fused)) == layers
+    ran = backend.run(fe.dumps(fused), data)
+    assert len(ran.of("ran")) == layers
+    plain = real_armnn.run(fe.dumps(graph), "20.08", inputs={f"#{key}": values for key, values in data.items()})
+    for output in plain.outputs:
+        assert ran.outputs[output.id].shape == output.values.shape
+        values, right = (array.astype(np.float64) for array in (ran.outputs[output.id], output.values))
+        assert np.abs(values - right).max() <= tolerance * np.abs(right).max()
+
+
+def test_four_headers_are_all_that_the_package_lacks(backend: Backend) -> None:
+    """Every other header that the backend needs is there: `stubs` has no more than what is missing."""
+    headers = backend.libraries.parents[1] / "include"
+    missing = {path.name for path in (SOURCES / "stubs").iterdir()}
+    assert missing == {"ExecutionData.hpp", "ISubgraphViewConverter.hpp", "Profiling.hpp", "WorkingMemDescriptor.hpp"}
+    assert not missing & {path.name for path in headers.rglob("*.hpp")}
