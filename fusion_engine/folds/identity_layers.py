@@ -141,14 +141,14 @@ def _other_operand(workspace: Workspace, key: int) -> Source:
 
 
 def _is_all(tensor: Tensor, value: int, place: str) -> bool:
-    """Whether a tensor's real values are all ``value``."""
+    """Whether a tensor's real values are all ``value``, as the layer sees them: in float32."""
     if tensor.untagged and tensor.info.data_type == "Float16":
         return False
     tensor.require_intact()
     if tensor.info.data_type in ("Signed32", "Signed64"):
         return bool(np.all(tensor.data == value))
     try:
-        return bool(np.all(real_values(tensor, place) == value))
+        return bool(np.all(real_values(tensor, place).astype(np.float32) == value))
     except Refused:
         return False
 

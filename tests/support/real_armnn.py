@@ -9,9 +9,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import re
 import shutil
 import subprocess
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +33,7 @@ DTYPES = {
     "Signed32": "<i4",
     "Signed64": "<i8",
     "QSymmS16": "<i2",
+    "QSymm16": "<i2",
     "QAsymmU8": "u1",
     "Boolean": "u1",
     "QAsymmS8": "i1",
@@ -125,6 +128,13 @@ class RealArmnn:
         """Deserialize and optimize for CpuRef; the tool's JSON answer, or ArmnnFailed."""
         with tempfile.TemporaryDirectory() as place:
             return self._answer(release, ["--check-only"], model, Path(place))
+
+    def optimized(self, model: str | Path | bytes, release: str) -> Counter[str]:
+        """How many layers of each type are left when it has been optimized for CpuRef; or ArmnnFailed."""
+        with tempfile.TemporaryDirectory() as place:
+            picture = Path(place) / "optimized.dot"
+            self._answer(release, ["--check-only", "--dot", str(picture)], model, Path(place))
+            return Counter(re.findall(r"LayerType : (\w+)\\l", picture.read_text("utf-8", "replace")))
 
     def tool(self, release: str) -> Path:
         """The program that runs a model."""
