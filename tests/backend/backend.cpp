@@ -280,7 +280,6 @@ private:
         const armnn::PreCompiledDescriptor descriptor(unsigned(part.inputs.size()), 1);
         armnn::CompiledBlobPtr blob(new Blob{std::move(part.program), part.name}, [](const void* p) { delete static_cast<const Blob*>(p); });
         Layer* layer = views.GetINetwork()->AddPrecompiledLayer(descriptor, std::move(blob), Id(), part.name.c_str());
-        layer->GetOutputSlot(0).SetTensorInfo(part.output->GetTensorInfo());
         // The replaced layers' other input slots, those of Constants, are in no view: they go with their layers.
         armnn::SubgraphView before({part.layers.begin(), part.layers.end()}, std::move(part.inputs), {part.output});
         views.AddSubstitution({std::move(before), armnn::SubgraphView(layer)});
