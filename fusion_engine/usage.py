@@ -34,6 +34,7 @@ def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
     from fusion_engine.folds import find_fold
     from fusion_engine.language.rulefile import read_rules
     from fusion_engine.language.sources import read_source
+    from fusion_engine.predicates import find_predicate
     from fusion_engine.report import RuleFile
 
     try:
@@ -42,6 +43,8 @@ def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
         for rule in rules:
             if rule.fold is not None:
                 find_fold(rule.fold)
+            if rule.when is not None:
+                find_predicate(rule.when)
     except RuleError as error:
         raise Wrong(rule_error(error)) from error
     except FuseError as error:
