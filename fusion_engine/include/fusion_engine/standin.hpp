@@ -13,7 +13,8 @@
 //             use(layer.integer("strideX"), recipe.findConstant(0, "weights"));
 //
 // Nothing here recurses over its input, and nothing is kept of the bytes that were parsed. All types may be read from
-// several threads at once.
+// several threads at once. Where the standard library cannot read floating-point numbers by std::from_chars, a stream
+// does; defining FUSION_ENGINE_WITHOUT_TO_CHARS chooses that everywhere.
 #ifndef FUSION_ENGINE_STANDIN_HPP
 #define FUSION_ENGINE_STANDIN_HPP
 
@@ -717,7 +718,7 @@ private:
             return text.front() == '-' ? -0.0 : 0.0;
         }
         double value = 0.0;
-#if defined(__cpp_lib_to_chars) && __cpp_lib_to_chars >= 201611L
+#if defined(__cpp_lib_to_chars) && __cpp_lib_to_chars >= 201611L && !defined(FUSION_ENGINE_WITHOUT_TO_CHARS)
         const bool read = std::from_chars(text.data(), text.data() + text.size(), value).ec == std::errc();
 #else
         std::istringstream stream{std::string(text)};
