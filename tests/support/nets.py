@@ -407,9 +407,9 @@ class Net:
         """Pooling2d; ``kernel`` and ``stride`` are (height, width), the stride as the kernel unless given."""
         layout = layout or self.layout
         down, across = stride or kernel
-        params = {"strideX": across, "strideY": down, **params, "dataLayout": layout}
+        sizes = {"poolType": algorithm, "poolHeight": kernel[0], "poolWidth": kernel[1]}
+        params = {**sizes, "strideX": across, "strideY": down, **params, "dataLayout": layout}
         out = output or self._windowed(x, layout, kernel, params, self._nhwc(self.info(x).shape, layout)[3])
-        params = {"poolType": algorithm, "poolHeight": kernel[0], "poolWidth": kernel[1], **params}
         return self.layer("Pooling2d", x, outputs=(out,), params=params, name=name)
 
     def reshape(self, x: At, shape: Sequence[int], *, name: str | None = None) -> int:
@@ -469,15 +469,21 @@ class Net:
         return shape if layout == "NHWC" else (shape[0], shape[3], *shape[1:3])
 
     def _windowed(self, x: At, layout: str, kernel: Sequence[int], params: dict[str, Any], channels: int) -> TensorInfo:
-        """Output of a convolution or pooling: floor((size + pads - window) / stride) + 1."""
+        """Output of a convolution or pooling: floor((size + pads - window) / stride) + 1.
+
+        A pooling may round up; its last window is left out where it begins behind input and front padding.
+        """
         n, h, w, _ = self._nhwc(self.info(x).shape, layout)
         extents = []
         for size, k, axis, (a, b) in (
             (h, kernel[0], "Y", ("padTop", "padBottom")),
             (w, kernel[1], "X", ("padLeft", "padRight")),
         ):
-            window = params.get(f"dilation{axis}", 1) * (k - 1) + 1
-            extents.append((size + params.get(a, 0) + params.get(b, 0) - window) // params[f"stride{axis}"] + 1)
+            window, stride = params.get(f"dilation{axis}", 1) * (k - 1) + 1, params[f"stride{axis}"]
+            room = size + params.get(a, 0) + params.get(b, 0) - window
+            count = (-(-room // stride) if params.get("outputShapeRounding") == "Ceiling" else room // stride) + 1
+            behind = "poolType" in params and (count - 1) * stride >= size + params.get(a, 0)
+            extents.append(count - behind)
         return replace(self.info(x), shape=self._in_layout((n, extents[0], extents[1], channels), layout))
 
 
