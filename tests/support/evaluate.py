@@ -40,13 +40,18 @@ def evaluate(graph: Network, inputs: Mapping[int, Any]) -> dict[int, Array]:
 
     ``inputs`` are the values of the Inputs by binding id: real numbers, of a quantized one too.
     """
+    values = layer_values(graph, inputs)
+    return {graph.nodes[key]["binding_id"]: values[key] for key in graph if graph.nodes[key]["type"] == "Output"}
+
+
+def layer_values(graph: Network, inputs: Mapping[int, Any]) -> dict[int, Array]:
+    """Values of every layer by its key, of an Output those it reads."""
     values: dict[int, Array] = {}
-    found = {}
     for key in nx.topological_sort(graph):
         node = graph.nodes[key]
         operands = {slot: values[source.layer] for slot, source in edges_into(graph, key)}
         if node["type"] == "Output":
-            found[node["binding_id"]] = operands[0]
+            values[key] = operands[0]
             continue
         if node["type"] == "Input":
             result = np.asarray(inputs[node["binding_id"]], np.float64)
@@ -55,7 +60,7 @@ def evaluate(graph: Network, inputs: Mapping[int, Any]) -> dict[int, Array]:
         info = node["outputs"][0]
         assert result.shape == info.shape, (node["type"], result.shape, info.shape)
         values[key] = on_grid(result, info)
-    return found
+    return values
 
 
 def compute(graph: Network, key: int, operands: dict[int, Array]) -> Array:
