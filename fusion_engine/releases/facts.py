@@ -15,7 +15,7 @@ from typing import Any
 from fusion_engine.errors import ConversionError, nearest
 from fusion_engine.network import Network, param
 from fusion_engine.resources import folder
-from fusion_engine.schema import Schema, schema
+from fusion_engine.schema import Schema, Table, schema
 
 __all__ = ["WEIGHT_TYPES", "ReaderFault", "Release", "find_release", "release_names", "releases", "since"]
 
@@ -159,15 +159,17 @@ def releases() -> tuple[Release, ...]:
         on_inputs.update(form.pop("inputs", ()))
         own = schema(row["dialect"])
         later = rows[number + 1 :] if row["dialect"] == "current" else []
+        layers = frozenset(own.layers) - _added(later, "layers")
+        fields, values = _within(own, layers, _added(later, "fields"))
         found.append(
             Release(
                 row["name"],
                 number,
                 tuple(row.get("patches", ())),
                 row["dialect"],
-                frozenset(own.layers) - _added(later, "layers"),
-                frozenset(_fields(own)) - _added(later, "fields"),
-                frozenset(_values(own)) - _added(later, "values"),
+                layers,
+                fields,
+                values - _added(later, "values"),
                 form["binding_ids"],
                 form["layout"],
                 form["as_inputs"],
@@ -187,19 +189,33 @@ def _added(rows: Iterable[Mapping[str, Any]], kind: str) -> set[str]:
     return {name for row in rows for name in row.get(kind, ())}
 
 
-def _fields(facts: Schema) -> Iterator[str]:
-    newest = schema()
-    for table in facts.tables.values():
-        present = newest.tables[table.name].fields if table.name in newest.tables else ()
-        names = {other.former: other.name for other in present if other.former is not None}
-        for one in table.fields:
-            yield f"{table.name}.{names.get(one.name, one.name)}"
+def _within(facts: Schema, layers: frozenset[str], later: set[str]) -> tuple[frozenset[str], frozenset[str]]:
+    """Fields and enum values of a schema that layers of these types lead to, without the fields added later."""
+    fields: set[str] = set()
+    values: set[str] = set()
+    pending = [facts.root, "ConstTensor", *facts.unions["ConstTensorData"], *(f"{name}Layer" for name in layers)]
+    seen = set(pending)
+    while pending:
+        table = facts.tables[pending.pop()]
+        for one, name in zip(table.fields, _names(table), strict=True):
+            if f"{table.name}.{name}" in later:
+                continue
+            fields.add(f"{table.name}.{name}")
+            if one.kind == "enum":
+                values.update(f"{one.type}.{value}" for value in facts.enums[one.type].values)
+            elif one.kind in ("table", "tables") and one.type not in seen:
+                seen.add(one.type)
+                pending.append(one.type)
+    return frozenset(fields), frozenset(values)
 
 
-def _values(facts: Schema) -> Iterator[str]:
-    for enum in facts.enums.values():
-        for value in enum.values:
-            yield f"{enum.name}.{value}"
+def _names(table: Table) -> Iterator[str]:
+    """The fields of a table by their names of release 24.08."""
+    newest = schema().tables
+    present = newest[table.name].fields if table.name in newest else ()
+    former = {other.former: other.name for other in present if other.former is not None}
+    for one in table.fields:
+        yield former.get(one.name, one.name)
 
 
 def _holds(fault: Mapping[str, Any], number: int, numbers: Mapping[str, int]) -> bool:

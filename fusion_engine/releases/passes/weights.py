@@ -122,7 +122,7 @@ class _Mover:
         same = (tensor.memory, tensor.info, channels)
         if same not in self._turned:
             if self.release.layout:
-                turned = to_1hwo(tensor)
+                turned = to_1hwo(tensor) if channels in (None, tensor.info.shape[1]) else None
             elif channels is None:
                 return self._obstacle(key, "depthwise weights [1,H,W,I*M] where the input's channels are not known")
             else:
