@@ -17,6 +17,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from fusion_engine.folds import Refused
 from fusion_engine.schema import float32, schema
 from fusion_engine.workspace import Workspace
 
@@ -43,9 +44,12 @@ class Function(NamedTuple):
 
 
 def function_of(workspace: Workspace, key: int) -> Function:
-    """The function of an Activation."""
-    a, b = (float32(workspace.param(key, name)) for name in "ab")
-    return Function(str(workspace.param(key, "activationFunction")), a, b)
+    """The function of an Activation; Refused where it is none that is known."""
+    name = workspace.param(key, "activationFunction")
+    if not isinstance(name, str):
+        raise Refused(f"{workspace.describe(key)} has the unknown activation function {name}")
+    a, b = (float32(workspace.param(key, field)) for field in "ab")
+    return Function(name, a, b)
 
 
 def activation_params(workspace: Workspace, function: Function) -> dict[str, object]:

@@ -114,7 +114,9 @@ def constant_operand(workspace: Workspace, key: int, other: int, output: int = 0
     if tensor is None:
         raise Refused(f"input {slot} of {workspace.describe(key)} is {workspace.describe(constant)}, no Constant")
     info = known_info(workspace, inputs[slot])
-    if info.shape != tensor.info.shape or info.quantization != tensor.info.quantization:
+    own = tensor.info
+    quantized = own.canonical_type in QUANTIZED and own.quantization != info.quantization
+    if (info.shape, info.canonical_type) != (own.shape, own.canonical_type) or quantized:
         raise Refused(f"the output of {workspace.describe(constant)} has another TensorInfo than its tensor")
     check_override(workspace, key, slot, info)
     return slot, constant, tensor

@@ -379,6 +379,14 @@ def test_numbers_that_are_none(outer: Function, inner: Function, reason: str) ->
     assert reason in refusal(net.graph, "activation-chain")
 
 
+def test_a_function_of_a_release_to_come() -> None:
+    net = Net()
+    relu = net.activation(net.input((1, 3)), name="later")
+    net.graph.nodes[relu]["params"] = net.graph.nodes[relu]["params"].with_(activationFunction=77)
+    net.output(net.activation(relu, "Linear", 1, 0))
+    assert refusal(net.graph, "activation-chain") == "layer 1 'later' has the unknown activation function 77"
+
+
 def test_chain_of_other_layers() -> None:
     net = Net()
     relu = net.activation(net.input((1, 3)))

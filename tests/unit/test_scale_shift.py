@@ -286,6 +286,13 @@ def test_shared_weights_and_a_shared_constant() -> None:
     assert weights in fused
 
 
+def test_scale_and_offset_of_a_float_mean_nothing() -> None:
+    """Real writers store 0 and 1 for the scale of one and the same float tensor."""
+    graph, root = over_conv("Multiplication", PER_CHANNEL)
+    graph.nodes[2]["outputs"] = (replace(graph.nodes[2]["outputs"][0], quantization_scale=1.0),)
+    assert parameters(fold(graph, "scale"), root)[0].reshape(-1).tolist() == [30, 100]
+
+
 def test_operand_that_others_read_stays() -> None:
     graph, root = over_conv("Multiplication", PER_CHANNEL)
     net_output = max(graph) + 1
