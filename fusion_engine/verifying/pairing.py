@@ -133,15 +133,22 @@ class Pairing:
 
     def _free(self, ours: int, theirs: int) -> bool:
         taken = ours in self.forward or theirs in self.backward
-        return not taken and self.holds_same(ours, theirs)
+        return not taken and self.holds_same(ours, theirs) and self._weighed(0, ours) == self._weighed(1, theirs)
 
-    def _readers(self, side: int, graph: Network, key: int) -> dict[tuple[int, int, bytes], list[int]]:
+    def _weighed(self, side: int, key: int) -> Hashable:
+        """What a layer holds, the Constants that feed it among it."""
+        graph = self.after if side else self.before
+        fed = [(slot, source.layer) for slot, source in edges_into(graph, key)]
+        constants = [(slot, self._digest(side, at)) for slot, at in fed if graph.nodes[at]["type"] == "Constant"]
+        return (self._digest(side, key), tuple(constants))
+
+    def _readers(self, side: int, graph: Network, key: int) -> dict[Hashable, list[int]]:
         """The layers that read a layer and are in no pair, by slots and by what they hold."""
         paired = self.backward if side else self.forward
-        found: dict[tuple[int, int, bytes], list[int]] = {}
+        found: dict[Hashable, list[int]] = {}
         for use in consumers(graph, key):
             if use.layer not in paired:
-                found.setdefault((use.slot, use.input_slot, self._digest(side, use.layer)), []).append(use.layer)
+                found.setdefault((use.slot, use.input_slot, self._weighed(side, use.layer)), []).append(use.layer)
         return found
 
 

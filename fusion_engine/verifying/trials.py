@@ -20,8 +20,10 @@ _INDEXED = ("Gather", "GatherNd")
 _KNEES: dict[str, tuple[float, ...]] = {"HardSwish": (-3.0, 3.0)}
 """Where activation functions without bounds of their own bend, 0 aside."""
 
-_SMALL = 64
-"""Inputs of fewer elements are drawn more often."""
+_ELEMENTS = 256
+"""Values to draw for every input in each way, where that takes no more than `_MOST_ROUNDS` rounds."""
+
+_MOST_ROUNDS = 32
 
 
 class Corners:
@@ -89,7 +91,7 @@ def trials(variables: Mapping[str, TensorInfo], corners: Corners, seed: int) -> 
     """Values for the inputs of a region, as their ONNX tensors have them.
 
     First values around 0, then over a range twice as wide as the corners, then corners and values next to
-    them at half of the places; quantized tensors over all that they store. Small inputs get several of each.
+    them at half of the places; quantized tensors over all that they store. The smaller the inputs, the more rounds.
 
     Parameters
     ----------
@@ -101,7 +103,7 @@ def trials(variables: Mapping[str, TensorInfo], corners: Corners, seed: int) -> 
         Of the random numbers.
     """
     smallest = min((info.elements for info in variables.values()), default=0)
-    rounds = 0 if not variables else 1 if smallest >= _SMALL else 4
+    rounds = min(-(-_ELEMENTS // max(smallest, 1)), _MOST_ROUNDS) if variables else 0
     if not variables:
         yield {}
     for number in range(rounds):
@@ -123,7 +125,7 @@ def _drawn(random: np.random.Generator, info: TensorInfo, corners: Corners, way:
     widest = 2 * max(1.0, float(np.abs(near).max()))
     values = random.uniform(-widest, widest, shape) if way == 1 else random.normal(0.0, 1.0, shape)
     if way == 2:
-        values = np.where(random.random(shape) < 0.5, random.choice(near, shape), values)
+        values = _strewn(random, values, near)
     narrow: np.dtype[Any] = np.dtype(np.float16 if kind == "Float16" else np.float32)
     largest = float(np.finfo(narrow).max)
     found: Array = np.clip(values, -largest, largest).astype(narrow).astype(np.float32)
@@ -133,6 +135,14 @@ def _drawn(random: np.random.Generator, info: TensorInfo, corners: Corners, way:
 def _beside(numbers: Iterable[float]) -> Array:
     """Numbers, and for each one a little below and one a little above."""
     return np.array([value + step for value in numbers for step in (0.0, -0.01, 0.01)])
+
+
+def _strewn(random: np.random.Generator, values: float | Array, special: Array) -> Array:
+    """``values`` with half of them replaced by special ones, each of which occurs where there is room."""
+    found: Array = np.array(values).reshape(-1)
+    places = random.permutation(found.size)[: -(-found.size // 2)]
+    found[places] = np.resize(random.permutation(special), places.size)
+    return found.reshape(np.shape(values))
 
 
 def _quantized(random: np.random.Generator, info: TensorInfo, corners: Corners, way: int) -> Array:
@@ -146,5 +156,5 @@ def _quantized(random: np.random.Generator, info: TensorInfo, corners: Corners, 
                 stored = round(min(max(number / scale + info.quantization_offset, low), high))
                 special.update((stored - 1, stored, stored + 1))
         choices = np.array(sorted(value for value in special if low <= value <= high))
-        values = np.where(random.random(info.shape) < 0.5, random.choice(choices, info.shape), values)
+        values = _strewn(random, values, choices)
     return np.asarray(values).astype(np.float32)
