@@ -6,20 +6,22 @@ Constant data lies behind all tables, each run of shared bytes once.
 
 from __future__ import annotations
 
+import marshal
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
 from typing import Any
 
-import flatbuffers
 import numpy as np
+import numpy.typing as npt
 
 from fusion_engine.armnn.decode import MAX_BUFFER
-from fusion_engine.armnn.encode import ALIGNMENT, Encoder, Outside, Tagged
+from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Tagged, string
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.errors import ModelError
-from fusion_engine.network import EMPTY, Network, complete_params, edges_into
+from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into
 from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
 from fusion_engine.validation import require_valid
@@ -99,7 +101,7 @@ class _Blocks:
         self.end = 0
         self._placed: dict[tuple[Any, ...], int] = {}
 
-    def place(self, tensor: Tensor) -> Outside:
+    def place(self, tensor: Tensor) -> int:
         """Where the elements of a tensor lie, counted from the end of the built part."""
         key = (tensor.memory, tensor.data.itemsize)
         if key not in self._placed:
@@ -107,7 +109,7 @@ class _Blocks:
             self.blocks.append(_Block(tensor, tensor.data.size, position))
             self._placed[key] = position
             self.end = position + 4 + tensor.data.nbytes
-        return Outside(self._placed[key])
+        return self._placed[key]
 
 
 @dataclass(frozen=True)
@@ -150,23 +152,54 @@ _TOO_LARGE = (
 
 def _build(graph: Network) -> _Built:
     require_valid(graph)
-    facts = schema(graph.graph.get("dialect", "current"))
     blocks = _Blocks()
-    writer = _Writer(graph, facts, blocks)
-    root = writer.root()
-    encoder = Encoder(facts)
-    try:
-        head = encoder.finish(encoder.table(facts.root, root))
-    except flatbuffers.builder.BuilderSizeError:
-        raise ModelError(_TOO_LARGE.format("more than the builder takes")) from None
+    head = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks).head()
     total = len(head) + blocks.end
     if total > MAX_BUFFER:
         raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
     return _Built(head, blocks.blocks)
 
 
+@dataclass
+class _Template:
+    """Layers that differ in numbers, names, TensorInfos and data only: their piece, and what each has in its holes."""
+
+    piece: Piece
+    starts: list[int] = field(default_factory=list)
+    indices: list[int] = field(default_factory=list)
+    names: list[int] = field(default_factory=list)
+    sources: list[tuple[int, int]] = field(default_factory=list)
+    infos: list[int] = field(default_factory=list)
+    blocks: list[int] = field(default_factory=list)
+
+    def fill(self, assembly: Assembly, infos: npt.NDArray[np.int64]) -> None:
+        """Fill the holes of all its layers; ``infos`` are the positions of TensorInfos by number."""
+        starts = np.array(self.starts, np.int64)
+        layers = len(starts)
+        sources = np.array(self.sources, np.int64).reshape(layers, -1, 2)
+        numbers = np.array(self.infos, np.int64).reshape(layers, -1)
+        blocks = np.array(self.blocks, np.int64).reshape(layers, -1)
+        holes = self.piece.holes
+        assembly.number(starts + holes["index"], self.indices)
+        assembly.link(starts + holes["name"], self.names)
+        for name, place in holes.items():
+            if not isinstance(name, tuple):
+                continue
+            kind, number = name
+            if kind == "connection":
+                assembly.number(starts + place, sources[:, number, 0])
+                assembly.number(starts + place + 4, sources[:, number, 1])
+            elif kind == "info":
+                assembly.link(starts + place, infos[numbers[:, number]])
+            else:
+                assembly.link_outside(starts + place, blocks[:, number])
+
+
 class _Writer:
-    """A network as the dicts that the encoder takes."""
+    """A network as an assembly of pieces.
+
+    Layers that are alike share a template, equal TensorInfos are one table in the file.
+    """
 
     def __init__(self, graph: Network, facts: Schema, blocks: _Blocks) -> None:
         self.graph = graph
@@ -174,11 +207,30 @@ class _Writer:
         self.blocks = blocks
         self.order = canonical_order(graph)
         self.index = {key: position for position, key in enumerate(self.order)}
+        self.encoder = Encoder(facts)
+        self.assembly = Assembly(self.encoder)
+        self.templates: dict[Any, _Template] = {}
+        self.infos: dict[Any, tuple[int, TensorInfo]] = {}
 
-    def root(self) -> dict[str, Any]:
+    def head(self) -> bytearray:
+        """Everything but constant data."""
+        assembly = self.assembly
+        root = self.encoder.piece(self.facts.root, self._root())
+        assembly.put(root)
+        vector = assembly.put_bytes(struct.pack("<I", len(self.order)) + bytes(4 * len(self.order)))
+        assembly.link(root.holes["layers"], vector)
+        starts = [self._layer(position, key) for position, key in enumerate(self.order)]
+        assembly.link(vector + 4 + 4 * np.arange(len(starts)), starts)
+        pieces = (self.encoder.piece("TensorInfo", self._info(info)) for _, info in self.infos.values())
+        infos = np.array([assembly.put(piece) for piece in pieces], np.int64)
+        for template in self.templates.values():
+            template.fill(assembly, infos)
+        return assembly.finish()
+
+    def _root(self) -> dict[str, Any]:
         versions = self.graph.graph.get("feature_versions", (1, 1, 1))
         found: dict[str, Any] = {
-            "layers": [self._any_layer(key) for key in self.order],
+            "layers": Hole("layers"),
             "inputIds": self._ids("inputs", versions[0]),
             "outputIds": self._ids("outputs", versions[0]),
         }
@@ -191,16 +243,69 @@ class _Writer:
         keys = self.graph.graph.get(listed, ())
         return [self.graph.nodes[key].get("binding_id", 0) if scheme >= 1 else self.index[key] for key in keys]
 
-    def _any_layer(self, key: int) -> dict[str, Any]:
+    def _layer(self, position: int, key: int) -> int:
+        """Place a layer; returns where."""
         node = self.graph.nodes[key]
+        inputs = edges_into(self.graph, key)
+        tensors = node.get("constants") or EMPTY
+        outputs = node.get("outputs", ())
+        overrides = _overrides(node.get("overrides") or EMPTY, inputs)
+        slots: Any = tuple([slot for slot, _ in inputs]) if node.get("unconnected") else len(inputs)
+        sizes = tuple([(name, tensor.data.itemsize) for name, tensor in tensors.items()])
+        alike = (
+            node["type"],
+            _params_key(node.get("params")),
+            slots,
+            tuple([(slot, flag, info is not None) for slot, flag, info in overrides]),
+            len(outputs),
+            sizes,
+            node.get("binding_id"),
+        )
+        template = self.templates.get(alike)
+        if template is None:
+            values = self._values(node, [slot for slot, _ in inputs], overrides, dict(sizes))
+            template = self.templates[alike] = _Template(self.encoder.piece("AnyLayer", values))
+        start = self.assembly.put(template.piece)
+        template.starts.append(start)
+        template.indices.append(position)
+        template.names.append(self.assembly.put_bytes(string(node.get("name", ""))))
+        index, number = self.index, self._number
+        template.sources += [(index[source.layer], source.slot) for _, source in inputs]
+        template.infos += [number(info) for _, _, info in overrides if info is not None]
+        template.infos += map(number, outputs)
+        for path in self.facts.layers[node["type"]].tensors if tensors else ():
+            tensor = tensors.get(path[-1])
+            if tensor is not None:
+                template.infos.append(number(tensor.info))
+                template.blocks.append(self.blocks.place(tensor))
+        return start
+
+    def _number(self, info: TensorInfo) -> int:
+        """The number of a TensorInfo; equal ones have one."""
+        scale, scales = info.quantization_scale, info.quantization_scales
+        key = info if scale and not scales else (info, str(scale), scales and str(scales))  # 0.0 equals -0.0
+        found = self.infos.get(key)
+        if found is None:
+            found = self.infos[key] = (len(self.infos), info)
+        return found[0]
+
+    def _values(
+        self,
+        node: dict[str, Any],
+        slots: list[int],
+        overrides: list[tuple[int, bool, TensorInfo | None]],
+        sizes: dict[str, int],
+    ) -> dict[str, Any]:
+        """A layer as the encoder takes it, with holes for what differs among layers that are alike."""
         kind = self.facts.layers[node["type"]]
+        infos = (Hole(("info", number)) for number in count())
         base: dict[str, Any] = {
-            "index": self.index[key],
-            "layerName": node.get("name", ""),
+            "index": Hole("index"),
+            "layerName": Hole("name"),
             "layerType": kind.value,
-            "inputSlots": self._input_slots(key, node),
+            "inputSlots": self._input_slots(slots, overrides, infos),
             "outputSlots": [
-                {"index": number, "tensorInfo": self._info(info)} for number, info in enumerate(node.get("outputs", ()))
+                {"index": number, "tensorInfo": next(infos)} for number in range(len(node.get("outputs", ())))
             ],
         }
         if kind.bindable:
@@ -208,36 +313,36 @@ class _Writer:
         table: dict[str, Any] = {"base": base}
         if kind.descriptor is not None and node.get("params") is not None:
             table["descriptor"] = complete_params(kind.descriptor, node["params"], self.facts)
-        table.update(self._constants(kind, node.get("constants") or EMPTY))
+        table.update(self._constants(kind, sizes, infos))
         return {"layer": Tagged(kind.table.name, table)}
 
-    def _input_slots(self, key: int, node: dict[str, Any]) -> list[dict[str, Any]]:
-        overrides: dict[Any, Any] = node.get("overrides") or EMPTY
-        slots = []
-        for number, source in edges_into(self.graph, key):
-            slot: dict[str, Any] = {"index": number, "connection": (self.index[source.layer], source.slot)}
-            if number in overrides:
-                flag, info = overrides[number]
-                slot["isOverridden"] = flag
+    def _input_slots(
+        self, slots: list[int], overrides: list[tuple[int, bool, TensorInfo | None]], infos: Iterator[Hole]
+    ) -> list[dict[str, Any]]:
+        overridden = {slot: (flag, info) for slot, flag, info in overrides}
+        found = []
+        for number, slot in enumerate(slots):
+            values: dict[str, Any] = {"index": slot, "connection": Hole(("connection", number))}
+            if slot in overridden:
+                flag, info = overridden[slot]
+                values["isOverridden"] = flag
                 if info is not None:
-                    slot["overriddenTensorInfo"] = self._info(info)
-            slots.append(slot)
-        return slots
+                    values["overriddenTensorInfo"] = next(infos)
+            found.append(values)
+        return found
 
-    def _constants(self, kind: LayerType, constants: dict[str, Tensor]) -> dict[str, Any]:
+    def _constants(self, kind: LayerType, sizes: dict[str, int], infos: Iterator[Hole]) -> dict[str, Any]:
+        """The member tensors, in schema order."""
         found: dict[str, Any] = {}
+        blocks = count()
         for path in kind.tensors:
             holder = found
             for part in path[:-1]:
                 holder = holder.setdefault(part, {})
-            tensor = constants.get(path[-1])
-            if tensor is not None:
-                holder[path[-1]] = self._tensor(tensor)
+            if path[-1] in sizes:
+                data = {"data": Hole(("block", next(blocks)))}
+                holder[path[-1]] = {"info": next(infos), "data": Tagged(PAYLOADS[sizes[path[-1]]], data)}
         return found
-
-    def _tensor(self, tensor: Tensor) -> dict[str, Any]:
-        member = PAYLOADS[tensor.data.itemsize]
-        return {"info": self._info(tensor.info), "data": Tagged(member, {"data": self.blocks.place(tensor)})}
 
     def _info(self, info: TensorInfo) -> dict[str, Any]:
         found: dict[str, Any] = {
@@ -255,3 +360,23 @@ class _Writer:
         )
         found.update((name, value) for name, value, default in rest if value != default)
         return found
+
+
+def _overrides(
+    overrides: Mapping[Any, Any], inputs: list[tuple[int, Source]]
+) -> list[tuple[int, bool, TensorInfo | None]]:
+    """Slot, flag and TensorInfo of each input that is overridden."""
+    return [(slot, *overrides[slot]) for slot, _ in inputs if slot in overrides] if overrides else []
+
+
+def _params_key(params: Mapping[str, Any] | None) -> Any:
+    """Equal for descriptors that are written alike; of one that does not allow it, nothing equals it.
+
+    Bytes, since 0.0 equals -0.0.
+    """
+    if not params:
+        return params is None
+    try:
+        return marshal.dumps(dict(params), 2)
+    except ValueError:
+        return object()

@@ -24,6 +24,7 @@ from fusion_engine.network import FrozenDict, Network, bare_copy, connect, disco
 from fusion_engine.schema import schema
 from fusion_engine.tensor import Tensor
 from fusion_engine.validation import validate
+from tests.support.encode import plain_dumps
 from tests.support.nets import Net, shuffled
 from tests.support.strategies import NAMES, networks, random_network
 
@@ -106,6 +107,14 @@ def test_random_networks_are_valid_and_survive_a_file(graph: Network) -> None:
     assert difference(graph, again) is None
     assert told(graph) == told(again)
     assert dumps(again) == data
+
+
+@given(networks())
+@settings(max_examples=150)
+def test_the_writer_says_what_its_plain_twin_says(graph: Network) -> None:
+    fast, plain = loads(dumps(graph)), loads(plain_dumps(graph))
+    assert difference(fast, plain) is None
+    assert fast.graph == plain.graph
 
 
 def test_nothing_hangs_on_the_hash_seed() -> None:

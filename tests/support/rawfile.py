@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fusion_engine.armnn.encode import Encoder, Tagged
 from fusion_engine.schema import schema
+from tests.support.encode import Encoder, Tagged
 
 __all__ = ["info", "layer", "pack", "slot_in", "slot_out"]
 

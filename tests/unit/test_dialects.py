@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import fusion_engine as fe
-from fusion_engine.armnn.encode import Encoder, Tagged
 from fusion_engine.errors import ModelError
 from fusion_engine.schema import DIALECTS, Schema, compiled, schema
+from tests.support.encode import Encoder, Tagged
 from tests.support.rawfile import info, layer, pack, slot_in, slot_out
 
 

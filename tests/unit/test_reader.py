@@ -13,10 +13,10 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.armnn import files
-from fusion_engine.armnn.encode import Encoder, Tagged
 from fusion_engine.errors import ModelError, UnsupportedLayerError
 from fusion_engine.schema import Schema, compiled, schema
 from fusion_engine.tensor import DTYPES, PAYLOADS
+from tests.support.encode import Encoder, Tagged
 from tests.support.rawfile import info, layer, pack, slot_in, slot_out
 
 RELU = {"activationFunction": "ReLu"}

@@ -19,7 +19,7 @@ import fusion_engine as fe
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "examples" / "models"
-DEPENDENCIES = ("flatbuffers", "networkx", "numpy", "parsimonious", "regex")
+DEPENDENCIES = ("networkx", "numpy", "parsimonious", "regex")
 
 pytestmark = pytest.mark.xdist_group("wheel")
 

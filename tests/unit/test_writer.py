@@ -23,6 +23,8 @@ from fusion_engine.errors import ModelError, OutputError
 from fusion_engine.network import FrozenDict, Network
 from fusion_engine.schema import SCALARS, Table, schema
 from fusion_engine.tensor import Tensor, TensorInfo
+from tests.support.encode import plain_dumps
+from tests.support.nets import Net
 from tests.support.strategies import random_network
 from tests.unit.test_dialects import small
 from tests.unit.test_reader import chain
@@ -96,6 +98,23 @@ def test_a_view_of_the_same_start_but_other_strides_is_not_taken_for_the_same() 
     assert found == [[[0, 1], [4, 5]], [[0, 2], [8, 10]]]
 
 
+def flatc_json(folder: Path, data: bytes, dialect: str) -> bytes:
+    """A file as flatc tells it, defaults written out."""
+    (folder / "m.bin").write_bytes(data)
+    name = {"seed": "seed", "19.02": "v19_02", "19.05": "v19_05", "current": "current"}[dialect]
+    (folder / "s.fbs").write_text((resources.folder("schema") / f"{name}.fbs").read_text("utf-8"))
+    subprocess.run(
+        [
+            *("flatc", "--json", "--raw-binary", "--strict-json", "--defaults-json", "--allow-non-utf8"),
+            *("-o", ".", "s.fbs", "--", "m.bin"),
+        ],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+    )
+    return (folder / "m.json").read_bytes()
+
+
 def every_table(data: bytes) -> Iterator[tuple[Decoder, Table, int]]:
     """Every table of a file in the current dialect, with its position."""
     decoder, facts = Decoder(data, schema()), schema()
@@ -131,25 +150,27 @@ def test_tables_say_their_true_size() -> None:
     assert {"TensorInfo", "InputSlot", "OutputSlot", "LayerBase", "AnyLayer", "BindableLayerBase"} <= seen
 
 
-def test_an_offset_past_the_builders_end_is_what_the_writer_relies_on() -> None:
-    """Negative offsets are no documented feature of flatbuffers.Builder: this fails should it change."""
-    import flatbuffers
-    from flatbuffers.table import Table
+@pytest.mark.parametrize("dialect", ["seed", "19.02", "19.05", "current"])
+def test_vtables_are_written_once_and_tensor_infos_that_are_equal_too(dialect: str) -> None:
+    net = Net(dialect)
+    x = net.input((1, 4), name="x")
+    for number in range(20):
+        x = net.layer("Softmax", x, params={"beta": 1.0}, name=f"f{number}")
+    net.output(x)
+    data = fe.dumps(net.graph)
+    assert data.count(struct.pack("<5I", *(0,) * 5)) == 0
+    assert len(data) < len(plain_dumps(net.graph))
+    assert data.count(struct.pack("<3I", 2, 1, 4)) == 1  # the vector of the only shape
 
-    builder = flatbuffers.Builder(0)
-    builder.Prep(8, 0)
-    builder.StartObject(1)
-    builder.PrependUOffsetTRelative(-4)
-    builder.Slot(0)
-    builder.Finish(builder.EndObject())
-    built = bytes(builder.Output())
-    data = built + bytes(4) + struct.pack("<I", 3) + b"abc"
-    assert len(built) % 8 == 0
-    table = Table(bytearray(data), struct.unpack_from("<I", data, 0)[0])
-    assert table.VectorLen(table.Offset(4)) == 3
-    start = table.Vector(table.Offset(4))
-    assert start == len(built) + 8
-    assert data[start : start + 3] == b"abc"
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("dialect", ["seed", "19.02", "19.05", "current"])
+@pytest.mark.skipif(shutil.which("flatc") is None, reason="flatc (Debian: flatbuffers-compiler) is not installed")
+def test_flatc_sees_what_it_sees_of_the_plain_twin(tmp_path: Path, dialect: str, seed: int) -> None:
+    graph = random_network(seed, 60, dialect)
+    fast, plain = (flatc_json(tmp_path, data, dialect) for data in (fe.dumps(graph), plain_dumps(graph)))
+    assert fast == plain
+    assert fast.count(b'"layer_type"') == len(graph)
 
 
 def test_over_the_limit_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -233,17 +254,7 @@ def test_the_writers_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> Non
 @pytest.mark.skipif(shutil.which("flatc") is None, reason="flatc (Debian: flatbuffers-compiler) is not installed")
 @pytest.mark.parametrize("dialect", ["seed", "19.02", "19.05", "current"])
 def test_flatc_decodes_what_is_written(tmp_path: Path, dialect: str) -> None:
-    (tmp_path / "m.bin").write_bytes(fe.dumps(fe.loads(small(dialect))))
-    name = {"seed": "seed", "19.02": "v19_02", "19.05": "v19_05", "current": "current"}[dialect]
-    text = (resources.folder("schema") / f"{name}.fbs").read_text("utf-8")
-    (tmp_path / "s.fbs").write_text(text)
-    subprocess.run(
-        ["flatc", "--json", "--raw-binary", "--strict-json", "-o", ".", "s.fbs", "--", "m.bin"],
-        cwd=tmp_path,
-        check=True,
-        capture_output=True,
-    )
-    decoded = json.loads((tmp_path / "m.json").read_text())
+    decoded = json.loads(flatc_json(tmp_path, fe.dumps(fe.loads(small(dialect))), dialect))
     assert [entry["layer_type"] for entry in decoded["layers"]] == ["InputLayer", "OutputLayer"]
     connection = decoded["layers"][1]["layer"]["base"]["base"]["inputSlots"][0]["connection"]
     assert connection == {"sourceLayerIndex": 0, "outputSlotIndex": 0}
