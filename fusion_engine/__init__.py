@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fusion_engine.armnn.reader import load, loads
     from fusion_engine.armnn.writer import dumps, save
     from fusion_engine.compare import difference, equal
-    from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
+    from fusion_engine.engine import Fusion, LayerRef, Refusal, RuleStatistics, fuse
     from fusion_engine.errors import (
         ConversionError,
         FuseError,
@@ -63,6 +63,7 @@ __all__ = [
     "RegionCheck",
     "RuleError",
     "RuleLoopError",
+    "RuleStatistics",
     "Tensor",
     "TensorInfo",
     "UnsupportedLayerError",
@@ -102,7 +103,7 @@ _HOMES = {
         "UnsupportedLayerError",
         "VerifyError",
     ),
-    "engine": ("Fusion", "LayerRef", "Refusal", "fuse"),
+    "engine": ("Fusion", "LayerRef", "Refusal", "RuleStatistics", "fuse"),
     "language.rule": ("FusingRule",),
     "language.rulefile": ("load_rules",),
     "network": ("FrozenDict", "connect", "new_network"),

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fusion_engine.judging import Judge, Verdict
     from fusion_engine.language.rule import FusingRule
     from fusion_engine.network import Network
+    from fusion_engine.verifying.result import Verification
 
 __all__ = [
     "SUFFIX",
@@ -32,6 +33,7 @@ __all__ = [
     "process",
     "run",
     "unfusing",
+    "verifying",
 ]
 
 SUFFIX = ".armnn"
@@ -237,6 +239,20 @@ def fusing(rules: Sequence[FusingRule], release: str | None = None) -> Change:
     return change
 
 
+def verifying(change: Change, tolerance: float | None = None) -> Change:
+    """A change whose result is verified: its graph has the `Verification` as ``verification``."""
+
+    def verified(graph: Network) -> tuple[Network, bool]:
+        from fusion_engine import verify
+
+        result, changed = change(graph)
+        if changed:
+            result.graph["verification"] = verify(graph, result, tolerance=tolerance)
+        return result, changed
+
+    return verified
+
+
 def unfusing() -> Change:
     """The change that undoes opaque fusions and groups."""
 
@@ -284,7 +300,7 @@ def process(
 ) -> ModelReport:
     """Read a model, change it and write it; never raises for what is wrong with the model or its output.
 
-    A model that is not changed is copied byte for byte.
+    A model that is not changed is copied byte for byte. One whose verification failed is not written.
 
     Parameters
     ----------
@@ -341,26 +357,32 @@ def _process(job: Job, change: Change, done: str, dry_run: bool, judge: Judge | 
     except ModelError as error:
         raise error if error.path else error.within(job.path) from None
     output = None if dry_run else job.output
-    verdict = _write(job.path, result, output, judge) if changed else None
+    verification: Verification | None = result.graph.get("verification")
+    wrong = verification is not None and verification.status == "failed"
+    verdict = _write(job.path, result, output, judge) if changed and not wrong else None
     if output is not None and not changed:
         _make_folder(os.path.dirname(output))
         _copy(job.path, output)
     if _state(job.path) != state:
         raise ModelError("the file was changed while in use: run it again", path=job.path)
-    rejected = verdict is not None and not verdict.kept
+    fault = verdict.reason if verdict is not None and not verdict.kept else None
+    if verification is not None and wrong:
+        fault = f"verification failed, so it is not written: {'; '.join(verification.failures)}"
     return ModelReport(
         job.path,
-        "failed" if rejected else done if changed else "unchanged",
-        None if rejected else job.output,
+        "failed" if fault else done if changed else "unchanged",
+        None if fault else job.output,
         graph.graph["dialect"],
         Layers.of(graph),
         Layers.of(result if changed else graph),
         tuple(result.graph.get("fusions", ())),
         tuple(result.graph.get("refusals", ())),
         tuple(dict.fromkeys((*warnings_of(result), *cautions(graph)))),
-        f"{job.path}: {verdict.reason}" if verdict is not None and rejected else None,
+        f"{job.path}: {fault}" if fault else None,
         loads_in(result if changed else graph),
         verdict,
+        tuple(result.graph.get("statistics", ())),
+        verification,
     )
 
 

@@ -133,6 +133,22 @@ def _parser() -> argparse.ArgumentParser:
         "--report", metavar="FILE.json", help="write what was done, and what was not and why; - is standard output"
     )
     fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    fuse.add_argument("--only", metavar="RULE", action="append", help="apply this rule; may be given again")
+    fuse.add_argument("--skip", metavar="RULE", action="append", help="leave this rule out; may be given again")
+    fuse.add_argument(
+        "--verify",
+        action="store_true",
+        help="run what was changed before and after, and write no model whose results differ "
+        "(needs pip install 'armnn-fusion-engine[verify]')",
+    )
+    fuse.add_argument(
+        "--tolerance",
+        metavar="X",
+        type=float,
+        help="with --verify: largest difference in floating-point tensors, relative to the largest value "
+        "(default: 1e-5 in Float32, 2e-3 in Float16)",
+    )
+    fuse.add_argument("--statistics", action="store_true", help="show what each rule did and how long it took")
     judged(fuse)
 
     convert = command(
@@ -201,12 +217,42 @@ def _seconds(text: str) -> float:
 
 
 def _fuse(arguments: argparse.Namespace, console: Console) -> int:
-    from fusion_engine.batch import fusing
+    from fusion_engine.batch import fusing, verifying
+    from fusion_engine.choosing import chosen_rules
     from fusion_engine.report import Report
+    from fusion_engine.tables import statistics_lines
 
     rules, files = rules_of(arguments.rules or ["armnn"])
+    rules = chosen_rules(rules, arguments.only or (), arguments.skip or ())
     change = fusing(rules, _release(arguments.release))
-    return _change(arguments, console, change, Report(files), arguments.rules or ())
+    _check_verification(arguments)
+    if arguments.verify:
+        change = verifying(change, arguments.tolerance)
+    report = Report(files)
+    code = _change(arguments, console, change, report, arguments.rules or ())
+    for line in statistics_lines(report) if arguments.statistics else ():
+        (console.note if arguments.report == STDOUT else console.print)(line)
+    return code
+
+
+def _check_verification(arguments: argparse.Namespace) -> None:
+    """What is asked of verification must make sense and be possible: found out before any work."""
+    from math import isfinite
+
+    from fusion_engine.errors import VerifyError
+
+    if arguments.tolerance is not None:
+        if not arguments.verify:
+            raise Wrong("--tolerance is for --verify: give both or neither")
+        if not isfinite(arguments.tolerance) or arguments.tolerance < 0:
+            raise Wrong(f"--tolerance {arguments.tolerance:g}: it is a number of at least 0")
+    if arguments.verify:
+        from fusion_engine.verifying.onnxgraph import require_runtime
+
+        try:
+            require_runtime()
+        except VerifyError as error:
+            raise Wrong(printable(str(error))) from error
 
 
 def _convert(arguments: argparse.Namespace, console: Console) -> int:

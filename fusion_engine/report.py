@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fusion_engine import Fusion, Reading, Refusal
+    from fusion_engine import Fusion, Reading, Refusal, RuleStatistics, Verification
     from fusion_engine.judging import Verdict
     from fusion_engine.network import Network
 
@@ -77,6 +77,10 @@ class ModelReport:
         What each release of Arm NN makes of the result.
     judge
         What the judge said of it; None where there was none to ask.
+    statistics
+        What each rule did, and the time it took.
+    verification
+        What `verify` found; None where it was not asked.
     """
 
     path: str
@@ -91,11 +95,19 @@ class ModelReport:
     error: str | None = None
     readings: tuple[Reading, ...] = ()
     judge: Verdict | None = None
+    statistics: tuple[RuleStatistics, ...] = ()
+    verification: Verification | None = None
 
     def as_json(self) -> dict[str, Any]:
-        """The entry of ``models`` in a report."""
-        found = asdict(replace(self, readings=()))
+        """The entry of ``models`` in a report; where fusions were verified, each says what was found."""
+        found = asdict(replace(self, readings=(), verification=None))
         del found["readings"]
+        for entry in found["statistics"]:
+            entry["seconds"] = round(entry["seconds"], 6)
+        if self.verification is not None:
+            found["verification"] = self.verification.as_json()
+            for entry, check in zip(found["fusions"], self.verification.fusions, strict=True):
+                entry["verification"] = check.as_json()
         found |= readings_json(self.readings)
         names = ("path", "output", "status", "dialect")
         return {name: found.pop(name) for name in names} | found

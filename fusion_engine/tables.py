@@ -9,7 +9,7 @@ from typing import Any
 from fusion_engine.console import counted, printable
 from fusion_engine.report import ModelReport, Report
 
-__all__ = ["MOST_REFUSALS", "model_lines", "overview_lines", "reason", "summary_line"]
+__all__ = ["MOST_REFUSALS", "model_lines", "overview_lines", "reason", "statistics_lines", "summary_line"]
 
 MOST_REFUSALS = 10
 """Refusals of a model that its table shows; the report has all."""
@@ -47,7 +47,24 @@ def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str,
         lines.append(f"    refused: {place}: {printable(refusal.reason)}")
     if len(model.refusals) > MOST_REFUSALS:
         lines.append(f"    refused: {len(model.refusals) - MOST_REFUSALS} more: --report FILE.json has all")
+    lines += _verification_lines(model)
     return lines + [f"    warning: {printable(warning)}" for warning in model.warnings]
+
+
+def _verification_lines(model: ModelReport) -> list[str]:
+    """How many fusions were verified, and the first that could not be and why."""
+    found = model.verification
+    if found is None or not found.fusions:
+        return []
+    lines = [f"    verified: {found.count('verified')} of {counted(len(found.fusions), 'fusion')}"]
+    unverified = [check for check in found.fusions if check.status == "unverified"]
+    for check in unverified[:MOST_REFUSALS]:
+        root = check.fusion.layers[0]
+        place = f"{printable(check.fusion.rule)} at layer {root.index} {root.name!r}"
+        lines.append(f"    unverified: {place}: {printable(check.reason or '')}")
+    if len(unverified) > MOST_REFUSALS:
+        lines.append(f"    unverified: {len(unverified) - MOST_REFUSALS} more: --report FILE.json has all")
+    return lines
 
 
 def _rows(model: ModelReport) -> list[str]:
@@ -65,6 +82,21 @@ def _rows(model: ModelReport) -> list[str]:
         f"    {rule:<{widths[0]}}  {result:<{widths[1]}}  {done:>{widths[2]}}  {not_done:>{widths[3]}}"
         for rule, result, done, not_done in rows
     ]
+
+
+def statistics_lines(report: Report) -> list[str]:
+    """A table of what each rule did in all models, and the seconds it took."""
+    totals: dict[str, list[float]] = {}
+    for model in report.models:
+        for entry in model.statistics:
+            total = totals.setdefault(entry.rule, [0, 0, 0, 0.0])
+            for column, number in enumerate((entry.tried, entry.fired, entry.refused, entry.seconds)):
+                total[column] += number
+    rows = [("rule", "tried", "fired", "refused", "seconds")]
+    for rule, (tried, fired, refused, seconds) in totals.items():
+        rows.append((printable(rule), f"{tried:.0f}", f"{fired:.0f}", f"{refused:.0f}", f"{seconds:.3f}"))
+    widths = [max(len(row[column]) for row in rows) for column in range(5)]
+    return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
 
 def summary_line(report: Report, done: str) -> str:

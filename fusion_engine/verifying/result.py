@@ -105,6 +105,11 @@ class Verification:
         """Why it failed: a text per region that did."""
         return tuple(region.reason or "" for region in self.regions if region.status == "failed")
 
+    def as_json(self) -> dict[str, Any]:
+        """What a report says of a model: the status, and how many regions and fusions there are of each."""
+        counts: dict[str, Any] = {"status": self.status, "regions": len(self.regions)}
+        return counts | {status: self.count(status) for status in _WORSE}
+
     def count(self, status: Status) -> int:
         """Number of fusions of a status."""
         return sum(check.status == status for check in self.fusions)
