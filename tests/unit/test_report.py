@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
-from fusion_engine import Fusion, LayerRef, Obstacle, Reading, Refusal
+from fusion_engine import (
+    Fusion,
+    FusionCheck,
+    LayerRef,
+    Obstacle,
+    Reading,
+    Refusal,
+    RegionCheck,
+    RuleStatistics,
+    Verification,
+)
 from fusion_engine.judging import Verdict
 from fusion_engine.report import Layers, ModelReport, Report, RuleFile
 from tests.support.nets import Net
@@ -73,6 +84,8 @@ def test_shape() -> None:
                 "warnings": ["careful"],
                 "error": None,
                 "judge": {"kept": True, "exit_code": 0, "output": "same\n", "seconds": 0.5},
+                "statistics": [],
+                "verification": None,
                 "loads_in": ["20.05"],
                 "cannot_load": {"20.02": ["int8 (possible since 20.05): layer 4 'norm'"]},
                 "load_cautions": {"20.05": ["it aborts"]},
@@ -89,6 +102,8 @@ def test_shape() -> None:
                 "warnings": [],
                 "error": "in/b.armnn: is damaged",
                 "judge": None,
+                "statistics": [],
+                "verification": None,
                 "loads_in": [],
                 "cannot_load": {},
                 "load_cautions": {},
@@ -110,10 +125,32 @@ def test_keys_in_order() -> None:
         "warnings",
         "error",
         "judge",
+        "statistics",
+        "verification",
         "loads_in",
         "cannot_load",
         "load_cautions",
     ]
+
+
+def test_statistics_and_verification() -> None:
+    """Each fusion says what was found; infinity, which JSON has no number for, is a string."""
+    fusion = FUSED.fusions[0]
+    verification = Verification(
+        (RegionCheck((NORM, CONV), (NORM,), "failed", float("inf"), "relative", 1e-5, "they differ"),),
+        (FusionCheck(fusion, "failed", float("inf"), "relative", 1e-5, "they differ"),),
+    )
+    model = replace(FUSED, statistics=(RuleStatistics("batch-norm", 3, 1, 2, 0.12345678),), verification=verification)
+    found = json.loads(Report(models=[model]).text())["models"][0]
+    assert found["statistics"] == [{"rule": "batch-norm", "tried": 3, "fired": 1, "refused": 2, "seconds": 0.123457}]
+    assert found["verification"] == {"status": "failed", "regions": 1, "verified": 0, "unverified": 0, "failed": 1}
+    assert found["fusions"][0]["verification"] == {
+        "status": "failed",
+        "difference": "Infinity",
+        "unit": "relative",
+        "tolerance": 1e-5,
+        "reason": "they differ",
+    }
 
 
 def test_text_is_ascii() -> None:
