@@ -62,7 +62,7 @@ def check(workspace: Workspace, match: Match) -> Plan:
     operands = [workspace.tensor(source.layer) for _, source in workspace.inputs(root)]
     given = [tensor for tensor in operands if tensor is not None]
     if not given or len(given) < len(operands):
-        raise Inapplicable(f"{workspace.describe(root)} is not over Constants only")
+        raise Inapplicable("the layer is not over Constants only")
     sources = feeding(workspace, root, 2 if kind in BINARY else 1)
     constants = tuple(dict.fromkeys(source.layer for source in sources))
     for source, tensor in zip(sources, given, strict=True):

@@ -33,7 +33,7 @@ def check(workspace: Workspace, match: Match) -> Plan:
     """
     root = match.root
     if workspace.uses(root) or workspace.type(root) in ("Input", "Output"):
-        raise Inapplicable(f"{workspace.describe(root)} is read")
+        raise Inapplicable("the layer is read")
     if not workspace.outputs(root):
         raise Refused(f"{workspace.describe(root)} has no outputs: what it does is not seen in the network")
     if not any(True for _ in workspace.of_type("Output")):
