@@ -184,13 +184,14 @@ def test_numbering_does_not_matter(seed: int, layers: int, other: int) -> None:
 
 
 @settings(max_examples=300, deadline=None)
-@given(networks(max_layers=25))
-def test_any_network_is_folded_or_left(graph: Network) -> None:
+@given(networks(max_layers=25), st.booleans())
+def test_any_network_is_folded_or_left(graph: Network, everything: bool) -> None:
     """Whatever the layers hold: no error, and a valid network that a second run leaves as it is."""
-    fused = fe.fuse(graph, STRUCTURAL)
+    rules = list(SHIPPED.values()) if everything else STRUCTURAL
+    fused = fe.fuse(graph, rules)
     assert fe.validate(fused) == ()
     data = fe.dumps(fused)
-    assert fe.dumps(fe.fuse(fe.loads(data), STRUCTURAL)) == data
+    assert fe.dumps(fe.fuse(fe.loads(data), rules)) == data
 
 
 def test_the_pieces_meet_every_fold() -> None:
