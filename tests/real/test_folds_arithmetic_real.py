@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -224,6 +225,18 @@ def test_pad_of_quantized_convolutions(real_armnn: RealArmnn, release: str, data
     shape = (1, net.info(x).shape[1] - 2, net.info(x).shape[2] - 1, 4)
     net.output(net.conv(x, weights, bias, output=TensorInfo(shape, data_type, **grid)))
     judged_by_sum(real_armnn, net, release)
+
+
+@pytest.mark.parametrize("release", ["20.08", "23.08"])
+def test_pad_of_a_file_that_20_08_cannot_run(real_armnn: RealArmnn, corpus: Path, release: str) -> None:
+    """Its Optimize puts the Pad's pads in the place of the convolution's own; the folded file runs."""
+    graph = fe.load(corpus / f"handmade-{release}/pad_conv_with_own_padding.armnn")
+    fused = fold(graph, "pad")
+    info = graph.nodes[graph.graph["inputs"][0]]["outputs"][0]
+    x = drawn(1, *info.shape).astype(np.float32)
+    binding = graph.nodes[graph.graph["inputs"][0]]["binding_id"]
+    (expected,) = evaluate(graph, {binding: x}).values()
+    assert close(expected, outcome(real_armnn, fused, release, x))
 
 
 def test_pad_of_convolution_3d(real_armnn: RealArmnn) -> None:
