@@ -79,7 +79,7 @@ def measure(
     """
     kind = info.canonical_type
     floating = kind in TOLERANCES
-    xs, ys = ([np.asarray(a, np.float64) for a in arrays] for arrays in (before, after))
+    xs, ys = ([np.asarray(a, np.float64).reshape(-1) for a in arrays] for arrays in (before, after))
     largest = [_largest(x) for x in xs]
     overall = max(largest, default=0.0)
     worst, finite = 0.0, False

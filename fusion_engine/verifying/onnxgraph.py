@@ -177,5 +177,5 @@ class Session:
     def run(self, feeds: Mapping[str, Array]) -> list[Array]:
         """The outputs; ``feeds`` may hold more than the inputs."""
         given = {name: feeds[name] if name in feeds else self._constants[name] for name in self._inputs}
-        found: list[Array] = self._session.run(None, given)
-        return found
+        found = self._session.run(None, {name: np.asarray(values) for name, values in given.items()})
+        return [np.asarray(values) for values in found]

@@ -77,6 +77,14 @@ def test_half_precision_has_its_own_tolerance() -> None:
     assert check.difference > 1e-5
 
 
+def test_a_tensor_without_dimensions() -> None:
+    net = Net()
+    x = net.input((), dimensionality=2)
+    net.output(net.activation(net.activation(x, name="first"), "BoundedReLu", 1, -1))
+    (region,) = checked(net.graph, "activation-chain").regions
+    assert region.difference == 0.0
+
+
 def test_a_network_that_was_not_changed() -> None:
     graph = conv_net(normed)
     found = fe.verify(graph, fe.fuse(graph, RULES["reshapes"]))
