@@ -19,7 +19,7 @@ from fusion_engine.match.binding import Edge, Match
 from fusion_engine.network import Network, warnings_of
 from fusion_engine.releases.facts import Release, find_release, since
 from fusion_engine.releases.needs import Obstacle, needs_of
-from fusion_engine.releases.passes import PASSES
+from fusion_engine.releases.passes import PASSES, aliases
 from fusion_engine.releases.passes.added import added_layers
 from fusion_engine.releases.passes.untagged import BFLOAT16
 from fusion_engine.releases.reading import cautions_of
@@ -95,6 +95,7 @@ def _convert(graph: Network, target: Release) -> Network:
         raise _refusal(target, _outside(obstacles, opened))
     for one in reversed(opened):
         _close(workspace, one)
+    aliases.run(workspace, target)  # recipes are QAsymmU8
     opaque.settle(workspace)
     fault = opaque.to_dialect(workspace, target.dialect)
     if fault is not None:
