@@ -169,6 +169,13 @@ class Tensor:
             raise ModelError(f"no values for a tensor of {data_type}: {error}") from error
         return cls(TensorInfo(data.shape, data_type, **quantization).reshaped(data.shape), data)
 
+    @classmethod
+    def view_of(cls, info: TensorInfo, data: npt.NDArray[Any], origin: Origin | None) -> Tensor:
+        """A tensor of a read-only contiguous array that is known to have the shape and dtype of ``info``."""
+        tensor = object.__new__(cls)
+        object.__setattr__(tensor, "__dict__", {"info": info, "data": data, "untagged": False, "origin": origin})
+        return tensor
+
     def with_data(self, data: npt.NDArray[Any], shape: Sequence[int] | None = None) -> Tensor:
         """A tensor of other values, of the same data type and quantization."""
         info = self.info if shape is None else self.info.reshaped(tuple(shape))

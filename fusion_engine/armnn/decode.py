@@ -321,6 +321,10 @@ class Decoder:
         name = self._vectors[key] = text.decode("utf-8", "surrogateescape")
         return name
 
+    def take_as_decoded(self, name: str, position: int, value: Sequence[Any]) -> None:
+        """Let the vector of tables at a position be ``value``: somebody else has decoded and verified it."""
+        self._vectors[name, position] = value
+
     def _many(self, name: str, position: int) -> Sequence[Any]:
         key = (name, position)
         if key not in self._vectors:

@@ -9,14 +9,23 @@ has at most 8 bytes where that of a written LayerBase has 14. Their tags then na
 from __future__ import annotations
 
 import struct
+from functools import cache
 
 from fusion_engine.armnn.decode import Decoder, Union
 from fusion_engine.errors import ModelError
 from fusion_engine.schema import DIALECTS, schema
 
-__all__ = ["detect"]
+__all__ = ["BINDABLE_VTABLE", "detect", "odd_tags"]
 
 BINDABLE_VTABLE = 8
+"""Most bytes of the vtable of a BindableLayerBase."""
+
+
+@cache
+def odd_tags() -> frozenset[int]:
+    """The union tags by which 19.05 and what followed can differ: those of other layers in the two, and of new ones."""
+    old, new = schema("19.05").by_tag, schema("current").by_tag
+    return frozenset(tag for tag in range(256) if tag not in old or (tag in new and old[tag].name != new[tag].name))
 
 
 def detect(decoder: Decoder, layers: list[Union]) -> str:

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from fusion_engine.armnn.bulk import LayerColumns, Unusual
 from fusion_engine.armnn.decode import Buffer, Decoder, Union
 from fusion_engine.armnn.dialects import detect
 from fusion_engine.armnn.files import MappedFile, StrPath, open_model
+from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, UnsupportedLayerError
 from fusion_engine.network import EMPTY, FrozenDict, Network, default_params, new_network
 from fusion_engine.schema import LayerType, Schema, Table, schema
@@ -96,6 +98,33 @@ def _root(decoder: Decoder) -> dict[str, Any]:
 
 
 def _read(buffer: Buffer, mapped: MappedFile | None, lenient: bool) -> Network:
+    with paused():
+        found = _read_in_columns(buffer, mapped)
+        return _read_plainly(buffer, mapped, lenient) if found is None else found
+
+
+def _read_in_columns(buffer: Buffer, mapped: MappedFile | None) -> Network | None:
+    """The network of a large file without anything unusual in it; None of others."""
+    try:
+        layers = LayerColumns(buffer)
+        if not layers.worthwhile:
+            return None
+        decoder = layers.decoder
+        root = decoder.table(schema().root, decoder.root())
+        if detect(decoder, layers.telling()) != "current":
+            return None
+        decoder.finishers.update(_finishers(decoder, mapped))
+        reader = _Reader(decoder, schema())
+        layers.read_into(reader.graph, mapped)
+        reader.bind(root)
+        if not layers.sources_first:
+            reader.require_acyclic()
+    except (Unusual, ModelError):
+        return None
+    return reader.graph
+
+
+def _read_plainly(buffer: Buffer, mapped: MappedFile | None, lenient: bool) -> Network:
     outer = Decoder(buffer, schema(), lenient=lenient)
     root = _root(outer)
     layers = _unions(outer, root.get("layers", ()))
@@ -234,8 +263,8 @@ class _Reader:
                 )
             self._layer(kind, self.decoder.table(kind.table.name, layer.position))
         self._connect()
-        self._bind(root)
-        self._acyclic()
+        self.bind(root)
+        self.require_acyclic()
         return self.graph
 
     def _index(self, layer: Union) -> int:
@@ -337,7 +366,8 @@ class _Reader:
             for (source, target), slots in pairs.items()
         )
 
-    def _bind(self, root: dict[str, Any]) -> None:
+    def bind(self, root: dict[str, Any]) -> None:
+        """What the root table says of the network as a whole."""
         graph = self.graph
         versions = root.get("featureVersions", {})
         names = ("bindingIdsScheme", "weightsLayoutScheme", "constantTensorsAsInputs")
@@ -363,7 +393,8 @@ class _Reader:
                 keys.append(found[0])
             graph.graph["inputs" if kind == "Input" else "outputs"] = tuple(keys)
 
-    def _acyclic(self) -> None:
+    def require_acyclic(self) -> None:
+        """Raise ModelError where layers feed each other in a cycle."""
         try:
             TopologicalSorter({key: list(found) for key, found in self.graph.pred.items()}).prepare()
         except CycleError as error:

@@ -20,6 +20,7 @@ from fusion_engine.armnn.decode import MAX_BUFFER
 from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Tagged, string
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
+from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into
 from fusion_engine.schema import LayerType, Schema, schema
@@ -151,9 +152,10 @@ _TOO_LARGE = (
 
 
 def _build(graph: Network) -> _Built:
-    require_valid(graph)
     blocks = _Blocks()
-    head = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks).head()
+    with paused():
+        require_valid(graph)
+        head = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks).head()
     total = len(head) + blocks.end
     if total > MAX_BUFFER:
         raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
