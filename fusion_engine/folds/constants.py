@@ -20,6 +20,7 @@ from fusion_engine.folds.moves import (
     drop,
     feed,
     feeding,
+    mind_layout_scheme,
     permutation,
     reshaped_to,
     same_values,
@@ -94,6 +95,7 @@ def check(workspace: Workspace, match: Match) -> Plan:
 
 def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     """Let the root be a Constant; those it is made from go where nothing else reads them."""
+    mind_layout_scheme(workspace, plan.tensor, workspace.describe(match.root))
     feed(workspace, match.root)
     workspace.set(
         match.root,

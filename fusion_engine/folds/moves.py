@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from fusion_engine.folds import Refused
 from fusion_engine.folds.conditions import check_override
-from fusion_engine.network import Source
-from fusion_engine.tensor import FLOATS, TensorInfo
+from fusion_engine.network import Source, warnings_of
+from fusion_engine.tensor import FLOATS, Tensor, TensorInfo
 from fusion_engine.workspace import Workspace
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "feeding",
     "inverse",
     "mappings",
+    "mind_layout_scheme",
     "permutation",
     "require_same_values",
     "reshaped_to",
@@ -151,6 +152,29 @@ def drop(workspace: Workspace, keys: Iterable[int]) -> None:
     for key in keys:
         if key in workspace.graph and not workspace.uses(key):
             workspace.remove(key)
+
+
+def mind_layout_scheme(workspace: Workspace, tensor: Tensor, place: str) -> None:
+    """Let later releases read a Constant of rank 4 as it is, or warn that they do not.
+
+    Where ``weightsLayoutScheme`` is 0, Arm NN from release 22.05 on permutes every Constant of a file,
+    since it takes them for weights of depthwise convolutions. One of another rank it rejects, so that
+    a file with such Constants only is safe until they become ones of rank 4. Scheme 1 says the truth
+    of a network without depthwise convolutions; with one it must stay.
+    """
+    graph = workspace.graph.graph
+    bindings, scheme, as_inputs = graph.get("feature_versions", (1, 1, 1))
+    if scheme != 0 or len(tensor.info.shape) != 4 or tensor.info.elements == 1:
+        return
+    depthwise = any(True for _ in workspace.of_type("DepthwiseConvolution2d"))
+    if graph.get("dialect", "current") == "current" and not depthwise:
+        graph["feature_versions"] = (bindings, 1, as_inputs)
+        return
+    warning = (
+        f"{place} becomes a Constant of rank 4 in a network of weightsLayoutScheme 0: releases from 22.05 on "
+        "permute such Constants, so only older ones compute what is meant"
+    )
+    graph["warnings"] = tuple(dict.fromkeys((*warnings_of(workspace.graph), warning)))
 
 
 # Dimensions

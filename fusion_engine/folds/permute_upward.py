@@ -25,6 +25,7 @@ from fusion_engine.folds.moves import (
     feeding,
     inverse,
     mappings,
+    mind_layout_scheme,
     permutation,
     require_same_values,
     shaped_info,
@@ -198,6 +199,7 @@ def _operand(
     key, tensor = operand
     if tensor is workspace.tensor(key):
         return Source(key, 0)
+    mind_layout_scheme(workspace, tensor, workspace.describe(key))
     (info,) = workspace.outputs(key)
     new = workspace.add_constant(workspace.name(key), tensor)
     if info is not None:

@@ -5,8 +5,8 @@ channels (output dimensions 3, 1, 2, 0) it spreads blocks of the channels, as De
 the same order. SpaceToBatchNd and SpaceToDepth are the ways back.
 
 DepthToSpace and SpaceToDepth came with release 19.11 and 19.08. Files say their release only
-roughly: one is of 19.11 or later where it has any of the FeatureCompatibilityVersions (since 20.02),
-or a layer of a type that 19.08 did not have.
+roughly: one is of 19.11 or later where it has a bindingIdsScheme (since 20.02) or a layer of a type
+that 19.08 did not have.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ def _check_age(workspace: Workspace, becomes: str) -> None:
     layers = schema().layers
     types = {node["type"] for node in workspace.graph.nodes.values()}
     young = any(name in layers and layers[name].tag > _LAST_TAG_OF_19_08 for name in types)
-    if not any(graph.get("feature_versions", (1, 1, 1))) and not young and becomes not in types:
+    if not graph.get("feature_versions", (1, 1, 1))[0] and not young and becomes not in types:
         raise Refused(f"nothing in the file shows that it is of release 19.11 or later, the first with {becomes}")
 
 

@@ -11,7 +11,7 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.tensor import TensorInfo
 from tests.support.nets import Net
-from tests.support.real_armnn import RealArmnn
+from tests.support.real_armnn import ArmnnFailed, RealArmnn
 from tests.support.structural import fold
 
 BOTH = ("20.08", "23.08")
@@ -271,6 +271,19 @@ def test_functions_of_constants(real_armnn: RealArmnn, release: str) -> None:
         worst[function] = float(np.abs(before - after).max() / np.abs(before).max())
     assert max(worst.values()) <= 2.5e-7, worst
     assert worst["ReLu"] == worst["BoundedReLu"] == worst["Abs"] == worst["Square"] == worst["Sqrt"] == 0
+
+
+def test_later_releases_read_what_constants_become(real_armnn: RealArmnn) -> None:
+    """23.08 rejects this file of 20.08; folded it must not run and permute the Constant without a word."""
+    net = Net(feature_versions=(1, 0, 0))
+    c = net.reshape(net.constant(np.arange(1, 4)), (1, 1, 1, 3))
+    net.output(net.addition(net.input((1, 3, 3, 3)), c))
+    with pytest.raises(ArmnnFailed, match="Permute"):
+        real_armnn.run(fe.dumps(net.graph), "23.08")
+    fused = fe.dumps(fold(net.graph, "constants"))
+    expected = real_armnn.run(fe.dumps(net.graph), "20.08").outputs[0].values
+    for release in BOTH:
+        np.testing.assert_array_equal(real_armnn.run(fused, release).outputs[0].values, expected)
 
 
 def test_weights_behind_layers(real_armnn: RealArmnn) -> None:

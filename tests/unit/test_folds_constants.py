@@ -348,6 +348,31 @@ def test_weights_become_bare(kinds: tuple[str, ...]) -> None:
     assert fused.nodes[source]["constants"]["input"].data.tolist() == weights.tolist()
 
 
+def per_channel(versions: tuple[int, int, int], *, depthwise: bool = False, size: int = 3) -> Network:
+    """A sum with one value per channel, reshaped to rank 4, with or without a depthwise convolution below it."""
+    net = Net(feature_versions=versions, form="member")
+    x = net.input((1, 3, 3, 3))
+    if depthwise:
+        x = net.depthwise(x, np.ones((1, 3, 1, 1)))
+    net.output(net.addition(x, net.reshape(net.constant(np.arange(1, 1 + size)), (1, 1, 1, size), name="c")))
+    return net.graph
+
+
+def test_a_layout_scheme_that_would_permute_the_new_constant_becomes_1() -> None:
+    """Releases from 22.05 on permute Constants of rank 4 where it is 0, and reject those of another rank."""
+    assert fold(per_channel((1, 0, 0)), "constants").graph["feature_versions"] == (1, 1, 0)
+    assert fold(per_channel((1, 1, 1)), "constants").graph["feature_versions"] == (1, 1, 1)
+    assert fold(per_channel((1, 0, 0), size=1), "constants").graph["feature_versions"] == (1, 0, 0)
+
+
+def test_the_layout_scheme_of_depthwise_weights_stays_and_is_told() -> None:
+    fused = fold(per_channel((1, 0, 0), depthwise=True), "constants")
+    assert fused.graph["feature_versions"] == (1, 0, 0)
+    (warning,) = fused.graph["warnings"]
+    assert "'c' becomes a Constant of rank 4 in a network of weightsLayoutScheme 0" in warning
+    assert fold(per_channel((1, 1, 0), depthwise=True), "constants").graph["warnings"] == ()
+
+
 def test_what_arm_nn_takes_as_constant_stays_so() -> None:
     net = over("Reshape", Tensor.of([1.0, 2.0]), out=(2, 1), targetShape=(2, 1))
     node = net.graph.nodes[0]

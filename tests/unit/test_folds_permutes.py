@@ -269,6 +269,11 @@ def test_upward_with_the_constant_first_and_shared() -> None:
     assert sorted(node["name"] for node in fused.nodes.values() if node["type"] == "Constant") == ["c", "c#2"]
 
 
+def test_upward_minds_the_layout_scheme() -> None:
+    net = between("Addition", constant=np.arange(3), feature_versions=(1, 0, 0))
+    assert fold(net.graph, "permute-upward").graph["feature_versions"] == (1, 1, 0)
+
+
 def test_upward_of_two_alike() -> None:
     net = Net()
     x, y = net.input((1, 2, 3, 5)), net.input((1, 1, 3, 5))
