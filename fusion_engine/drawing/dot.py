@@ -28,7 +28,8 @@ def dot_file(picture: Picture, title: str) -> str:
     lines = [
         "digraph {",
         f"  graph [label={quoted(title)}, labelloc=t, fontname=Helvetica]",
-        '  node [shape=box, style="filled,rounded", fillcolor="#ffffff", color="#9aa5b1", fontname=Helvetica, fontsize=10]',
+        '  node [shape=box, style="filled,rounded", fillcolor="#ffffff", color="#9aa5b1", '
+        "fontname=Helvetica, fontsize=10]",
         '  edge [color="#7b8794", arrowsize=0.7]',
     ]
     lines += [f"  layer_{box.key} [{_attributes(box)}]" for box in picture.boxes]

@@ -21,7 +21,7 @@ __all__ = ["Frame", "Layout", "Route", "arrange", "find_dot"]
 MOST_SECONDS = 300
 """How long Graphviz may take."""
 
-LABEL_HEIGHT = 16
+LABEL_HEIGHT = 18
 """Pixels above the boxes of an area, for its label."""
 
 Point = tuple[float, float]

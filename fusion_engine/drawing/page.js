@@ -75,7 +75,7 @@
     /** Readable at the top: as wide as the network where that can still be read. */
     start() {
       const [width] = this.size;
-      const scale = clamp(width / (this.side.width + 4 * data.margin), 0.6, 1);
+      const scale = clamp(width / (this.side.width + 4 * data.margin), 0.8, 1);
       const first = this.boxes.length ? this.boxes[0].frame : [0, 0, 0, 0];
       const fits = this.side.width * scale <= width;
       const centre = fits ? this.side.width / 2 : first[0] + first[2] / 2;
@@ -197,11 +197,10 @@
       if (key === "ArrowDown") return here.outputs.flatMap((out) => out[1]).map((use) => box(use[0])).find(Boolean);
       if (key === "ArrowUp") return here.inputs.map((input) => box(input[1])).find(Boolean);
       const way = key === "ArrowLeft" ? -1 : 1;
-      const middle = (layer) => [layer.frame[0] + layer.frame[2] / 2, layer.frame[1] + layer.frame[3] / 2];
-      const [x, y] = middle(here);
+      const [x, y] = middle(here.frame);
       let best = null, least = Infinity;
       for (const layer of this.boxes) {
-        const [ox, oy] = middle(layer);
+        const [ox, oy] = middle(layer.frame);
         const ahead = (ox - x) * way, aside = Math.abs(oy - y);
         if (ahead > 1 && aside < 200 && ahead + 3 * aside < least) [best, least] = [layer, ahead + 3 * aside];
       }
@@ -257,31 +256,28 @@
   const hits = new Set();
   const panes = data.sides.map((side, number) => new Pane(document.querySelector(`.pane[data-side="${number}"]`), side, number));
 
-  // Moving together: layers that both networks have, from top to bottom, say what lies beside what
+  // Moving together: layers that both networks have say how far apart a place is in one and in the other
 
-  const middles = (pane, key) => {
-    const [x, y, w, h] = pane.layers.get(key).frame;
-    return [x + w / 2, y + h / 2];
-  };
-  const anchors = both ? panes[0].boxes.filter((l) => panes[1].layers.has(l.key) && panes[1].layers.get(l.key).frame)
-    .map((l) => [middles(panes[0], l.key), middles(panes[1], l.key)]) : [];
-  const sorted = [0, 1].map((from) => anchors.map((pair) => [pair[from], pair[1 - from]]).sort((a, b) => a[0][1] - b[0][1]));
+  const middle = ([x, y, w, h]) => [x + w / 2, y + h / 2];
+  const anchors = !both ? [] : panes[0].boxes
+    .map((layer) => [layer, panes[1].layers.get(layer.key)])
+    .filter(([, other]) => other && other.frame)
+    .map(([layer, other]) => [middle(layer.frame), middle(other.frame)]);
 
+  /** Let the other pane show what the leading one does: the nearer a common layer, the more its shift counts. */
   function follow(leader) {
-    const other = panes[1 - leader.number], pairs = sorted[leader.number];
-    if (!pairs.length) return;
+    const from = leader.number, other = panes[1 - from];
     const [width, height] = leader.size;
     const cx = (width / 2 - leader.x) / leader.scale, cy = (height / 2 - leader.y) / leader.scale;
-    let low = 0, high = pairs.length - 1;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (pairs[middle][0][1] < cy) low = middle + 1; else high = middle;
+    let dx = 0, dy = 0, sum = 0;
+    for (const pair of anchors) {
+      const [[ax, ay], [bx, by]] = [pair[from], pair[1 - from]];
+      const weight = 1 / ((ax - cx) ** 2 + (ay - cy) ** 2 + 1) ** 3;
+      dx += weight * (bx - ax);
+      dy += weight * (by - ay);
+      sum += weight;
     }
-    const below = pairs[low], above = pairs[Math.max(0, low - 1)];
-    const span = below[0][1] - above[0][1];
-    const part = span > 0 ? clamp((cy - above[0][1]) / span, 0, 1) : 1;
-    const mix = (i) => above[1][i] - above[0][i] + part * (below[1][i] - above[1][i] - below[0][i] + above[0][i]);
-    other.centre([cx + mix(0), cy + mix(1), 0, 0], leader.scale, false);
+    if (sum) other.centre([cx + dx / sum, cy + dy / sum, 0, 0], leader.scale, false);
   }
 
   // Choosing a layer
@@ -336,16 +332,12 @@
   const link = (side, key, text) => {
     const layer = panes[side].layers.get(key);
     const label = text || (layer ? `${key} ${layer.name || layer.title}` : String(key));
-    return layer ? make("button", { type: "button", class: "link", onclick: () => select(side, key) }, label) : label;
+    const choose = (event) => { event.preventDefault(); select(side, key); };
+    return layer ? make("a", { href: `#s${side}-${key}`, class: "link", onclick: choose }, label) : label;
   };
   const section = (title, ...content) => (content.flat().length ? [make("h4", {}, title), ...content.flat()] : []);
   const row = (name, value, kind) => make("tr", { class: kind || false }, make("th", { scope: "row" }, name), make("td", {}, value));
   const table = (rows) => (rows.length ? [make("table", {}, make("tbody", {}, rows))] : []);
-  const swatch = (rule) => {
-    const box = make("span", { class: `rule${rule}` }, make("i", { class: "swatch" }));
-    box.classList.add("bare");
-    return box;
-  };
 
   function fill(...content) {
     const panel = byId("panel");

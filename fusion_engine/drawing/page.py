@@ -108,9 +108,10 @@ def page(title: str, sides: Sequence[Side], shading: Shading, refusals: Sequence
 
 
 def _views(sides: Sequence[Side]) -> str:
+    views = [*((str(place), side.name) for place, side in enumerate(sides)), ("both", "Both")]
     buttons = "".join(
-        f'<button type="button" class="view" data-view="{value}" title="{escape(name)} ( {place} )">{escape(name)}</button>'
-        for place, (value, name) in enumerate([*((str(n), s.name) for n, s in enumerate(sides)), ("both", "Both")], 1)
+        f'<button type="button" class="view" data-view="{view}" title="{name} ( {key} )">{name}</button>'
+        for key, (view, name) in enumerate(((view, escape(name)) for view, name in views), 1)
     )
     return (
         f'<div class="buttons" role="group" aria-label="What is shown">{buttons}</div>'
@@ -199,7 +200,7 @@ def _rules(shading: Shading) -> list[dict[str, Any]]:
 
 def _rule_style(place: int) -> str:
     _, ground, line = colours(place)
-    return f".rule{place} i{{background:{ground};border-color:{line}}}\n"
+    return f".rule{place} i{{background:{ground};border-color:{line}}}\n.far .of{place}>rect{{fill:{line}}}\n"
 
 
 def _hash(text: str) -> str:

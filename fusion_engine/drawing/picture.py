@@ -192,9 +192,11 @@ def _box(graph: Network, key: int, shading: Shading) -> Box:
     if recipe is None:
         held = _held(graph, key)
     else:
-        held = [printable(layer["type"]) for layer in recipe["layers"]]
+        held = [f"• {printable(_made_from(layer))}" for layer in reversed(recipe["layers"])]
     lines = [name] if name else []
-    lines += held[:MOST_LINES] if len(held) <= MOST_LINES + 1 else [*held[:MOST_LINES], f"and {len(held) - 4} more"]
+    lines += (
+        held[:MOST_LINES] if len(held) <= MOST_LINES + 1 else [*held[:MOST_LINES], f"and {len(held) - MOST_LINES} more"]
+    )
     if node["type"] != "Output":
         lines += _output_line(node.get("outputs", ()))
     hint = [f"{key}: {title}" + ("" if title.startswith(node["type"]) else f" ({printable(node['type'])})"), name]
@@ -212,6 +214,12 @@ def _box(graph: Network, key: int, shading: Shading) -> Box:
         family(node["type"]),
         shading.colour_of(key),
     )
+
+
+def _made_from(layer: Mapping[str, Any]) -> str:
+    """A consumed layer of a recipe in a word: its type, or what an opaque one was."""
+    word: str = layer["recipe"]["result"] if "recipe" in layer else layer["type"]
+    return word
 
 
 def _held(graph: Network, key: int) -> list[str]:

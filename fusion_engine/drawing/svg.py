@@ -56,19 +56,19 @@ def _hex(hue: float, saturation: float, lightness: float) -> str:
 
 def svg_file(picture: Picture, layout: Layout, shading: Shading, title: str) -> str:
     """A whole SVG file, with a key to the colours; it has no script, and names no other file."""
-    legend = list(_legend(shading))
-    top = 44 + 20 * len(legend)
+    top = 48 + 20 * len(shading.rules)
     width = max(layout.width, 400) + 2 * MARGIN
     height = layout.height + top + MARGIN
     return "\n".join(
         [
             '<?xml version="1.0" encoding="UTF-8"?>',
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{number(width)}" height="{number(height)}" '
-            f'viewBox="0 0 {number(width)} {number(height)}" font-family="system-ui, Helvetica, Arial, sans-serif" font-size="11">',
+            f'viewBox="0 0 {number(width)} {number(height)}" font-size="11" '
+            'font-family="system-ui, Helvetica, Arial, sans-serif">',
             f"<title>{escape(title)}</title>",
             f'<rect width="{number(width)}" height="{number(height)}" fill="#fff"/>',
             f'<text x="{MARGIN}" y="28" font-size="15" font-weight="600">{escape(title)}</text>',
-            *legend,
+            *_legend(shading),
             f'<g transform="translate({MARGIN} {top})">',
             *svg_body(picture, layout),
             "</g>",
@@ -107,32 +107,35 @@ def _area(area: Area, frame: Frame) -> Iterator[str]:
     label = shortened(area.label, max(4, int((frame.width - 16) / 5.8)))
     yield (
         f'<g class="area" data-group="{area.group}"><title>{escape(area.hint)}</title>'
-        f'<rect x="{number(frame.x)}" y="{number(frame.y)}" width="{number(frame.width)}" height="{number(frame.height)}" rx="10" '
-        f'fill="{ground}" stroke="{line}" stroke-dasharray="4 3"/>'
+        f'<rect {_place(frame)} rx="10" fill="{ground}" stroke="{line}" stroke-dasharray="4 3"/>'
         f'<text x="{number(frame.x + 10)}" y="{number(frame.y + LABEL_HEIGHT - 4)}" font-size="10" fill="{line}">'
         f"{escape(label)}</text></g>"
     )
 
 
 def _box(box: Box, frame: Frame, prefix: str) -> str:
-    ground, line = ("#ffffff", "#9aa5b1")
+    ground, line, kind = "#ffffff", "#9aa5b1", "box"
     if box.colour is not None:
         _, ground, line = colours(box.colour)
+        kind = f"box of{box.colour}"
     x, y = frame.x + 2 * PADDING, frame.y
-    texts = [
-        f'<text class="title" x="{number(x)}" y="{number(y + 16)}" font-size="12" font-weight="600">{escape(box.title)}</text>'
-    ]
+    style = 'class="title" font-size="12" font-weight="600"'
+    texts = [f'<text {style} x="{number(x)}" y="{number(y + 16)}">{escape(box.title)}</text>']
     for place, text in enumerate(box.lines):
         baseline = y + TITLE_HEIGHT + LINE_HEIGHT * place + 9
         texts.append(f'<text x="{number(x)}" y="{number(baseline)}" fill="#3e4c59">{escape(text)}</text>')
     return (
-        f'<g class="box" id="{prefix}{box.key}" data-layer="{box.key}" role="img" aria-label={_attribute(box.hint)}>'
+        f'<g class="{kind}" id="{prefix}{box.key}" data-layer="{box.key}" role="img" aria-label={_attribute(box.hint)}>'
         f"<title>{escape(box.hint)}</title>"
-        f'<rect x="{number(frame.x)}" y="{number(frame.y)}" width="{number(frame.width)}" height="{number(frame.height)}" rx="5" '
-        f'fill="{ground}" stroke="{line}"/>'
-        f'<path d="M{number(frame.x + 4)} {number(frame.y + 5)}v{number(frame.height - 10)}" stroke="{STRIPES[box.family]}" '
-        f'stroke-width="3" stroke-linecap="round"/>' + "".join(texts) + "</g>"
+        f'<rect {_place(frame)} rx="5" fill="{ground}" stroke="{line}"/>'
+        f'<path d="M{number(frame.x + 4)} {number(frame.y + 5)}v{number(frame.height - 10)}" '
+        f'stroke="{STRIPES[box.family]}" stroke-width="3" stroke-linecap="round"/>' + "".join(texts) + "</g>"
     )
+
+
+def _place(frame: Frame) -> str:
+    names = ("x", "y", "width", "height")
+    return " ".join(f'{name}="{number(getattr(frame, name))}"' for name in names)
 
 
 def _attribute(text: str) -> str:
