@@ -7,9 +7,11 @@ that is as its last scan, which changed nothing, left it.
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from os import PathLike, fspath
 from time import perf_counter
 from typing import Any, Protocol
 
@@ -19,7 +21,7 @@ from fusion_engine import group, opaque
 from fusion_engine.errors import FuseError, RuleLoopError
 from fusion_engine.folds import Fold, Inapplicable, Refused, find_fold
 from fusion_engine.language.rule import FusingRule
-from fusion_engine.match import compile_rule
+from fusion_engine.match import StepLimitError, compile_rule
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Network, warnings_of
 from fusion_engine.predicates import RulePredicate
@@ -164,6 +166,7 @@ class _Runner:
         elif self.rule.group is not None:
             plan = group.check(workspace, match, self.rule)
         else:
+            _require_progress(workspace, match, str(self.rule.into))
             plan = opaque.check(workspace, match, self.rule)
         if self.predicate is not None:
             self.predicate.require(workspace, match, self.layers(match, plan))
@@ -209,8 +212,7 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     Raises
     ------
     FuseError
-        Where what is given is no network or no rule, a match takes too many steps, or another package's fold
-        or predicate fails.
+        Where what is given is no network or no rule, or another package's fold or predicate fails.
     RuleLoopError
         Where rules keep firing: after 10 rewrites per layer and 100 more.
     ModelError
@@ -232,14 +234,31 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
 
 
 def _rules(rules: FusingRule | Iterable[FusingRule]) -> list[FusingRule]:
-    if not isinstance(rules, Iterable | FusingRule):
-        raise FuseError(f"rules are FusingRules, not {type(rules).__name__}: see load_rules")
-    given: list[Any] = [rules] if isinstance(rules, FusingRule) else list(rules)
+    given: list[Any]
+    if isinstance(rules, FusingRule | str | bytes | PathLike):
+        given = [rules]
+    elif isinstance(rules, Iterable):
+        given = list(rules)
+    else:
+        raise FuseError(f"rules are FusingRules, not {type(rules).__name__}: {_HOW}")
     for rule in given:
         if not isinstance(rule, FusingRule):
-            kind = type(rule).__name__
-            raise FuseError(f"a rule is a FusingRule, not {kind}: FusingRule({rule!r}) or load_rules(...)")
+            raise FuseError(f"a rule is a FusingRule, not {type(rule).__name__}: {_how(rule)}")
     return given
+
+
+_HOW = "make rules with FusingRule(text) or load_rules(name)"
+
+
+def _how(rule: Any) -> str:
+    """How to make rules of what was given in their stead."""
+    if isinstance(rule, str) and not _NAME_OR_PATH.search(rule):
+        return f"fuse(graph, FusingRule({rule!r}))"
+    return f"fuse(graph, load_rules({fspath(rule)!r}))" if isinstance(rule, str | PathLike) else _HOW
+
+
+_NAME_OR_PATH = re.compile(r"\.(?:toml|rules)$|^[a-z][a-z0-9_-]*$")
+"""A text that was hardly meant for the match of a rule: types begin with a capital letter."""
 
 
 def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
@@ -284,7 +303,8 @@ def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
         if root not in workspace.graph or workspace.type(root) not in types:
             continue
         reason: str | None = None
-        for match in runner.matcher.matches(workspace, root):
+        matches = _Matches(runner.matcher.matches(workspace, root))
+        for match in matches:
             if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
                 continue  # a grouped layer is matched by folds only
             runner.tried += 1
@@ -298,14 +318,39 @@ def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
             yield runner.apply(workspace, match, plan)
             break
         else:
-            if reason is not None:
+            reason = "; besides, ".join(text for text in (reason, matches.limit) if text)
+            if reason:
                 runner.refusals.append(Refusal(runner.rule.name, _ref(workspace, root), reason))
     if workspace.revision == before:
         runner.quiet_at = before
 
 
+class _Matches:
+    """The matches at a root, to the step limit; ``limit`` is None or says that it was met."""
+
+    def __init__(self, matches: Iterator[Match]) -> None:
+        self._matches = matches
+        self.limit: str | None = None
+
+    def __iter__(self) -> Iterator[Match]:
+        try:
+            yield from self._matches
+        except StepLimitError as error:
+            self.limit = str(error)
+
+
 def _ref(workspace: Workspace, key: int) -> LayerRef:
     return LayerRef(key, workspace.name(key), workspace.type(key))
+
+
+def _require_progress(workspace: Workspace, match: Match, into: str) -> None:
+    """Refuse to wrap one opaque layer alone: nothing is fused by that, and two such rules would go on for ever."""
+    if len(match.layers) == 1 and workspace.recipe(match.layers[0]) is not None:
+        key = match.layers[0]
+        raise Refused(
+            f"{workspace.describe(key)} is an opaque layer {workspace.result(key)!r} already: as {into!r} it would be "
+            "wrapped once more with nothing beside it; let the rule that makes it give it that name"
+        )
 
 
 def _unsafe(workspace: Workspace, match: Match) -> str | None:

@@ -7,13 +7,14 @@ layer that another rule took before is told as such, where this rule would have 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
 from fusion_engine.group import is_grouped
 from fusion_engine.language.rule import FusingRule
-from fusion_engine.match import Matcher, Miss, compile_rule
+from fusion_engine.match import Matcher, Miss, StepLimitError, compile_rule
 from fusion_engine.match import explain as missed_at
 from fusion_engine.workspace import Workspace
 
@@ -219,9 +220,11 @@ def _near(rule: FusingRule, matcher: Matcher, workspace: Workspace, root: int) -
     if miss is not None:
         return _told(rule.name, workspace, root, miss)
     here = _ref(workspace, root)
-    grouped = rule.fold is None and any(
-        is_grouped(workspace, key) for match in matcher.matches(workspace, root) for key in match.layers
-    )
+    grouped = False
+    with suppress(StepLimitError):
+        grouped = rule.fold is None and any(
+            is_grouped(workspace, key) for match in matcher.matches(workspace, root) for key in match.layers
+        )
     reason = "it matches, and layers of it are in a group already" if grouped else "it matches, and nothing is to do"
     return NearMiss(rule.name, here, here, reason, _WHOLE)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fusion_engine import FusingRule, LayerRef
 from fusion_engine.language.pattern import PatternElement, PatternGroup, PatternItem, PatternLayer
-from fusion_engine.match import Match, compile_rule
+from fusion_engine.match import Match, StepLimitError, compile_rule
 from fusion_engine.network import Network
 from fusion_engine.workspace import Workspace
 
@@ -43,13 +43,20 @@ class Place:
         return {"layers": [asdict(layer) for layer in self.layers], "parts": parts}
 
 
-def search(graph: Network, rule: FusingRule) -> Iterator[Place]:
+def search(graph: Network, rule: FusingRule, undecided: list[str] | None = None) -> Iterator[Place]:
     """The first binding at each root, roots in canonical order.
+
+    Parameters
+    ----------
+    graph, rule
+        Where to look, and what for.
+    undecided
+        Gets a text for each root that takes too many steps to tell; the other roots are looked at all the same.
 
     Raises
     ------
-    FuseError
-        Where a match takes too many steps.
+    StepLimitError
+        Where there is such a root and no ``undecided``.
     """
     workspace = Workspace(graph)
     matcher = compile_rule(rule)
@@ -57,7 +64,13 @@ def search(graph: Network, rule: FusingRule) -> Iterator[Place]:
     for root in workspace.order():
         if workspace.type(root) not in matcher.root_types:
             continue
-        match = next(iter(matcher.matches(workspace, root)), None)
+        try:
+            match = next(iter(matcher.matches(workspace, root)), None)
+        except StepLimitError as error:
+            if undecided is None:
+                raise
+            undecided.append(str(error))
+            continue
         if match is not None:
             yield _place(workspace, match, named)
 

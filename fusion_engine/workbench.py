@@ -115,7 +115,11 @@ def _match(arguments: argparse.Namespace, console: Console) -> int:
 
     def work(model: Found) -> tuple[list[Place], tuple[NearMiss, ...]]:
         graph = load(model.path)
-        return list(search(graph, rule)), misses(graph, rule) if arguments.why else ()
+        undecided: list[str] = []
+        places = list(search(graph, rule, undecided))
+        for text in undecided:
+            console.note(printable(f"{model.path}: {text}"))
+        return places, misses(graph, rule) if arguments.why else ()
 
     count = with_match = failed = models = 0
     entries: list[dict[str, Any]] = []
@@ -148,7 +152,14 @@ def _text_as_rule(arguments: argparse.Namespace) -> FusingRule:
         rules, _ = rules_of([arguments.vocabulary])
         vocabulary = dict(rules[0].vocabulary)
     try:
-        return FusingRule(_text(arguments.text), arguments.syntax, name="match", group="match", vocabulary=vocabulary)
+        return FusingRule(
+            _text(arguments.text),
+            arguments.syntax,
+            name="match",
+            group="match",
+            vocabulary=vocabulary,
+            source="RULE_TEXT",
+        )
     except RuleError as error:
         raise Wrong(*map(rule_error, (error, *error.others))) from error
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match.binding import Edge, Match
-from fusion_engine.match.machine import CompiledPattern, Miss, compile_patterns
+from fusion_engine.match.machine import CompiledPattern, Miss, StepLimitError, Steps, compile_patterns
 from fusion_engine.workspace import Workspace
 
-__all__ = ["Edge", "Match", "Matcher", "Miss", "compile_rule", "explain"]
+__all__ = ["Edge", "Match", "Matcher", "Miss", "StepLimitError", "compile_rule", "explain"]
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,11 @@ class Matcher:
 
         Raises
         ------
-        FuseError
-            Where the root takes more than 10,000 steps.
+        StepLimitError
+            Where the root takes more than 10,000 steps, and 8 more for each input that is looked at.
         """
         kind = workspace.type(root)
-        steps = [0]
+        steps = Steps()
         seen: set[Match] = set()
         for pattern in self.patterns:
             if kind in pattern.types or miss is not None:
@@ -75,12 +75,15 @@ def explain(matcher: Matcher, workspace: Workspace, root: int) -> Miss | None:
     Returns
     -------
     Miss or None
-        None where there is a match.
-
-    Raises
-    ------
-    FuseError
-        Where the root takes more than 10,000 steps.
+        None where there is a match. Where the root takes too many steps, a `Miss` whose ``reason``
+        says so and which is about the root.
     """
-    miss = Miss()
-    return next((None for _ in matcher.matches(workspace, root, miss)), miss)
+    try:
+        if next(iter(matcher.matches(workspace, root)), None) is not None:
+            return None
+        miss = Miss()
+        for _ in matcher.matches(workspace, root, miss):
+            pass
+    except StepLimitError as error:
+        return Miss(0, str(error), layer=root)
+    return miss

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
+import numpy as np
+
 from fusion_engine.language.pattern import AllOf, Constraint, Operand, Side, Test
 from fusion_engine.match.values import UNKNOWN, read_value
 from fusion_engine.schema import float32
@@ -62,16 +64,18 @@ class Failure:
         >>> from fusion_engine.language.tree import Span
         >>> test = Test(Operand("strideX", 0, "int"), "==", 1, Span(0, 12))
         >>> Failure(test, 2, 1).reason
-        'strideX == 1 is false: strideX is 2'
+        'strideX == 1 is false: it is 2'
         """
         test = self.test
-        found = [
-            f"{side.name} is {_shown(value)}"
+        sides = {
+            side.name: _shown(value)
             for side, value in ((test.left, self.left), (test.right, self.right))
             if isinstance(side, Operand)
-        ]
+        }
         text = f"{_written(test.left)} {test.op} {_written(test.right)} is false"
-        return f"{text}: {' and '.join(dict.fromkeys(found))}" if found else text
+        if len(sides) == 1:
+            return f"{text}: it is {next(iter(sides.values()))}"
+        return f"{text}: {' and '.join(f'{name} is {value}' for name, value in sides.items())}" if sides else text
 
 
 @dataclass(frozen=True)
@@ -92,6 +96,12 @@ class Program:
     """A compiled condition."""
 
     steps: tuple[_Step, ...]
+
+    @property
+    def reads(self) -> frozenset[int]:
+        """The ids of the pattern layers that it reads."""
+        sides = (side for step in self.steps for side in (step.left, step.right))
+        return frozenset(side.at for side in sides if isinstance(side, Operand))
 
     def failure(self, workspace: Workspace, bound: Bound) -> Failure | None:
         """None where the condition holds, else the test that decided that it does not."""
@@ -120,6 +130,8 @@ def _shown(value: Any) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return f'"{escaped}"'
+    if isinstance(value, float) and value == float32(value):
+        return str(np.float32(value))  # as short as 32 bits allow
     return str(int(value) if isinstance(value, bool) else value)
 
 

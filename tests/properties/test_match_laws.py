@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -12,12 +13,12 @@ from hypothesis import strategies as st
 from fusion_engine import fuse
 from fusion_engine.errors import FuseError, RuleError
 from fusion_engine.language.rule import FusingRule
-from fusion_engine.match import compile_rule, explain
+from fusion_engine.match import compile_rule, explain, machine
 from fusion_engine.network import Network
 from fusion_engine.workspace import Workspace
 from tests.support.naive import Naive
 from tests.support.nets import shuffled
-from tests.support.patterns import Patterns, random_network
+from tests.support.patterns import Patterns, random_network, tangled_network, tangled_text
 
 MADE = FusingRule("Activation{Addition}", into="Made")
 
@@ -54,15 +55,48 @@ def check(graph: Network, rule: FusingRule) -> int:
     return count
 
 
+@pytest.fixture(params=[-1, 10**9], ids=["with memory", "without memory"])
+def memory(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A matcher that remembers from its first step on, and one that never does."""
+    monkeypatch.setattr(machine, "REMEMBER_AFTER", request.param)
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_same_bindings_in_the_same_order(seed: int) -> None:
     check(*case(Random(seed)))
 
 
+@pytest.mark.usefixtures("memory")
 def test_many_seeds_and_that_they_bite() -> None:
     counts = Counter(min(check(*case(Random(seed))), 3) for seed in range(1500))
     assert all(counts[number] > 100 for number in range(4)), counts
+
+
+def test_a_memory_changes_neither_bindings_nor_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On texts of many groups and ranges over networks of much sharing."""
+    found: Counter[int] = Counter()
+    for seed in range(700):
+        random = Random(seed)
+        graph = tangled_network(random)
+        try:
+            rule = FusingRule(tangled_text(random), into="It", ordered=random.random() < 0.2)
+        except RuleError:
+            continue
+        workspace, matcher = Workspace(graph), compile_rule(rule)
+        for root in graph:
+            told = []
+            for after in (-1, 10**9, random.randint(0, 9)):
+                monkeypatch.setattr(machine, "REMEMBER_AFTER", after)
+                try:
+                    miss = explain(matcher, workspace, root)
+                    told.append((list(matcher.matches(workspace, root)), miss and replace(miss, failure=None)))
+                except FuseError:
+                    pass  # without a memory more often than with one
+            if len(told) == 3:
+                assert told[0] == told[1] == told[2], (rule.text, root)
+                found[min(len(told[0][0]), 2)] += 1
+    assert all(found[number] > 30 for number in range(3)), found
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -179,3 +179,54 @@ class Patterns:
         if self.chance(0.2) or self.graph.nodes[source.layer]["type"] == "Output":
             return "?"
         return self.layer(source, depth) + ("!" if self.chance(0.12) else "")
+
+
+# Texts of many groups and ranges, whatever the network
+
+
+def tangled_network(random: Random) -> Network:
+    """Additions, Concats, Floors and poolings over the last few layers each, so that much is shared."""
+    net = Net(layout=random.choice(["NHWC", "NCHW"]))
+    pool = [net.input(SHAPE), net.input(SHAPE)]
+    for _ in range(random.randint(3, 8)):
+        recent = pool[-3:]
+        kind = random.choice(["Addition", "Addition", "Concat", "Concat", "Floor", "Pooling2d"])
+        if kind == "Pooling2d":
+            pool.append(net.pool(random.choice(recent), (1, 1), layout=random.choice(["NHWC", "NCHW"])))
+            continue
+        count = {"Addition": 2, "Floor": 1}.get(kind) or random.randint(1, 6)
+        pool.append(net.layer(kind, *(random.choice(recent) for _ in range(count)), outputs=(SHAPE,)))
+    for key in list(net.graph):
+        if not net.graph.succ[key]:
+            net.output(key)
+    return net.graph
+
+
+def tangled_text(random: Random, depth: int = 4) -> str:
+    """A text of nested groups, alternatives, ranges, marks and scopes."""
+    kind = random.choice(["Addition", "Addition", "Concat", "Concat", "Floor", "Pooling2d"])
+    scope = random.choice(["nchw|", "nhwc|", "fp32|", "fp16|"]) if random.random() < 0.08 else ""
+    condition = random.choice(["[output.c == 2]", '[name == "x"]']) if random.random() < 0.12 else ""
+    if random.random() < 0.35 or depth == 0:
+        return scope + kind + condition
+    if kind == "Addition" and random.random() < 0.6:
+        inside = f"{_tangled_element(random, depth - 1)}, {_tangled_element(random, depth - 1)}"
+    else:
+        inside = _tangled_items(random, depth - 1)
+    return f"{scope}{kind}{condition}{{{inside}}}"
+
+
+def _tangled_element(random: Random, depth: int) -> str:
+    chance = random.random()
+    text = "?"
+    if chance >= 0.3:
+        group = chance < 0.55 and depth > 0
+        text = f"({_tangled_items(random, depth - 1)})" if group else tangled_text(random, depth)
+        text += "!" if random.random() < 0.08 else ""
+    return f"{text}|{_tangled_element(random, max(depth - 1, 0))}" if random.random() < 0.3 else text
+
+
+def _tangled_items(random: Random, depth: int) -> str:
+    ranges = ["", "", "", "", "", ":0~", ":0~", ":1~", ":0", ":2", ":0~1", ":1~3"]
+    count = random.choice([1, 1, 2, 2, 3])
+    return ", ".join(_tangled_element(random, depth) + random.choice(ranges) for _ in range(count))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -17,6 +18,7 @@ from fusion_engine.engine import LayerRef
 from fusion_engine.folds import Fold
 from fusion_engine.match.binding import Match
 from fusion_engine.network import EMPTY, Network, sources
+from fusion_engine.recipes import read_recipe
 from fusion_engine.workspace import Workspace
 from tests.support.nets import Net
 
@@ -248,6 +250,85 @@ def test_rules_that_never_end_are_stopped_and_named(net: Net, monkeypatch: pytes
         fe.fuse(net.graph, rules)
 
 
+def opaque_of(graph: Network, key: int) -> list[str]:
+    """The results of a StandIn's recipe and of those that nest in it first, the outermost first."""
+    found = []
+    recipe = read_recipe(graph, key)
+    while recipe is not None:
+        found.append(recipe["result"])
+        recipe = recipe["layers"][0].get("recipe")
+    return found
+
+
+def test_one_opaque_layer_alone_is_not_wrapped_again(net: Net) -> None:
+    root = net.activation(net.input((1, 4)), "ReLu", name="relu")
+    net.output(root)
+    rules = [
+        fe.FusingRule("Activation", into="A"),
+        fe.FusingRule("A", into="B", results=["A"], name="to-b"),
+        fe.FusingRule("B", into="A", results=["B"], name="to-a"),
+    ]
+    fused = fe.fuse(net.graph, rules)
+    assert made(fused) == [("A", (root,))]
+    (refusal,) = fused.graph["refusals"]
+    assert refusal.rule == "to-b"
+    assert "'A:relu' is an opaque layer 'A' already: as 'B' it would be wrapped once more" in refusal.reason
+    again = fe.fuse(fe.loads(fe.dumps(fused)), rules)
+    assert made(again) == []
+    assert fe.dumps(again) == fe.dumps(fused)
+
+
+def test_opaque_layers_with_others_are_wrapped(net: Net) -> None:
+    x = net.input((1, 4))
+    k = net.activation(net.activation(x, "ReLu"), "ReLu")
+    softmax = net.layer("Softmax", net.activation(k, "TanH"), outputs=[(1, 4)])
+    net.output(softmax)
+    rules = [
+        fe.FusingRule("Activation", into="K"),
+        fe.FusingRule("K{K}", into="L", results=["K"]),
+        fe.FusingRule("Softmax{L}", into="M", results=["L"]),
+        fe.FusingRule("Softmax{K}", into="N", results=["K"]),
+        fe.FusingRule("N{L}", into="O", results=["N", "L"]),
+    ]
+    fused = fe.fuse(net.graph, rules)
+    assert types(fused) == {"Input": 1, "StandIn": 1, "Output": 1}
+    assert opaque_of(fused, softmax) == ["O", "N"]
+    assert fe.dumps(fe.unfuse(fused)) == fe.dumps(net.graph)
+
+
+def many_ways(count: int) -> tuple[Net, int]:
+    """A Concat of Floors, the last of which is read elsewhere, too, and behind it a ReLu that can be fused."""
+    net = Net()
+    x = net.input((1, 4))
+    floors = [net.layer("Floor", x) for _ in range(count)]
+    concat = net.layer("Concat", *floors, outputs=((count, 4),))
+    net.output(net.activation(net.layer("Floor", concat), "ReLu"))
+    net.output(floors[0])
+    return net, concat
+
+
+def test_a_root_with_too_many_steps_is_a_refusal_and_others_go_on() -> None:
+    net, concat = many_ways(30)
+    rules = [
+        fe.FusingRule(["Concat{Floor, Floor|Floor:0~}", "Activation{Floor}"], into="It", name="many"),
+    ]
+    fused = fe.fuse(net.graph, rules)
+    assert [len(layers) for _, layers in made(fused)] == [2]
+    (refusal,) = fused.graph["refusals"]
+    assert (refusal.rule, refusal.layer.index) == ("many", concat)
+    first, limit = refusal.reason.split("; besides, ")
+    assert "is an output of the network too" in first
+    assert limit.startswith(f"rule 'many' takes more than 10240 steps at layer {concat} ")
+    assert limit.endswith("write it with fewer alternatives and ranges")
+
+
+def test_a_match_that_is_found_within_the_steps_is_made() -> None:
+    net, concat = many_ways(30)
+    fused = fe.fuse(net.graph, fe.FusingRule("Concat{Floor!, Floor|Floor:0~}", into="It"))
+    assert [layers[0] for _, layers in made(fused)] == [concat]
+    assert fused.graph["refusals"] == ()
+
+
 def test_records_name_layers_by_their_key_name_and_type(net: Net) -> None:
     x = net.input((1, 4, 4, 2))
     c = net.conv(x, W, name="c")
@@ -259,9 +340,23 @@ def test_records_name_layers_by_their_key_name_and_type(net: Net) -> None:
     assert pickle.loads(pickle.dumps(fusion)) == fusion
 
 
-@pytest.mark.parametrize("rules", ["npu", ["Activation{Convolution2d}"], [None]])
-def test_what_is_no_rule_is_told(net: Net, rules: Any) -> None:
-    with pytest.raises(fe.FuseError, match="a rule is a FusingRule"):
+@pytest.mark.parametrize(
+    ("rules", "hint"),
+    [
+        ("npu", r"""fuse\(graph, load_rules\('npu'\)\)"""),
+        ("my.toml", r"""load_rules\('my.toml'\)"""),
+        (Path("my.rules"), r"""load_rules\('my.rules'\)"""),
+        ("Activation{Convolution2d}", r"""FusingRule\('Activation\{Convolution2d\}'\)"""),
+        (["Activation{Convolution2d}"], r"""FusingRule\('Activation\{Convolution2d\}'\)"""),
+        (["armnn"], r"""load_rules\('armnn'\)"""),
+        ([None], r"a rule is a FusingRule, not NoneType: make rules with FusingRule\(text\) or load_rules\(name\)"),
+        (b"npu", "a rule is a FusingRule, not bytes"),
+        (5, "rules are FusingRules, not int"),
+        ([["Softmax"]], "a rule is a FusingRule, not list"),
+    ],
+)
+def test_what_is_no_rule_is_told(net: Net, rules: Any, hint: str) -> None:
+    with pytest.raises(fe.FuseError, match=hint):
         fe.fuse(net.graph, rules)
 
 

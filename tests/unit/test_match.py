@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fusion_engine import FuseError, FusingRule
-from fusion_engine.match import Match, Miss, compile_rule, explain
-from fusion_engine.match.machine import MAX_STEPS
+from fusion_engine.match import Match, Miss, StepLimitError, compile_rule, explain
+from fusion_engine.match.machine import MAX_STEPS, STEPS_PER_INPUT
 from fusion_engine.network import EMPTY, FrozenDict
 from fusion_engine.tensor import TensorInfo
 from fusion_engine.workspace import Workspace
@@ -78,20 +78,20 @@ MISSES = [
         "relu",
         (
             'activationFunction == "LeakyReLu"',
-            'activationFunction == "LeakyReLu" is false: activationFunction is "ReLu"',
+            'activationFunction == "LeakyReLu" is false: it is "ReLu"',
         ),
     ),
     (
         "Activation{Convolution2d[strideX == 1 && kernel == 3x3]}",
         "relu",
         "conv",
-        ("kernel == 3x3", "kernel == 3x3 is false: kernel is 1x1"),
+        ("kernel == 3x3", "kernel == 3x3 is false: it is 1x1"),
     ),
     (
         "Activation{Convolution2d[strideX == 2 || channels > 2]}",
         "relu",
         "conv",
-        ("channels > 2", "channels > 2 is false: channels is 2"),
+        ("channels > 2", "channels > 2 is false: it is 2"),
     ),
     (
         "Convolution2d[4 < padLeft || stride > kernel]",
@@ -103,14 +103,14 @@ MISSES = [
         "Convolution2d[biasEnabled == 0]",
         "conv",
         "conv",
-        ("biasEnabled == 0", "biasEnabled == 0 is false: biasEnabled is 1"),
+        ("biasEnabled == 0", "biasEnabled == 0 is false: it is 1"),
     ),
-    ('Convolution2d[name <> "conv"]', "conv", "conv", ('name <> "conv"', 'name <> "conv" is false: name is "conv"')),
+    ('Convolution2d[name <> "conv"]', "conv", "conv", ('name <> "conv"', 'name <> "conv" is false: it is "conv"')),
     (
         "Pooling2d[input1.scale < 2]",
         "pool",
         "pool",
-        ("input1.scale < 2", "input1.scale < 2 is false: input1.scale is unknown"),
+        ("input1.scale < 2", "input1.scale < 2 is false: it is unknown"),
     ),
     ("Activation{?, Pad}", "relu", "relu", ("Pad", "it has only 1 data input")),
     ("Activation{?, ?}", "relu", "relu", (None, "it has only 1 data input")),
@@ -170,7 +170,7 @@ def test_a_near_miss_with_swapped_inputs(net: Net) -> None:
 
 def test_a_near_miss_inside_a_vocabulary_name_points_at_the_name(net: Net) -> None:
     miss = why(net, "Pooling2d{clamp}", "pool", vocabulary={"clamp": 'Activation[act == "ReLu" && a == 6]'})
-    assert shown(miss) == ("clamp", "a == 6 is false: a is 0.0")
+    assert shown(miss) == ("clamp", "a == 6 is false: it is 0.0")
 
 
 # Conditions
@@ -251,18 +251,45 @@ def ladder(levels: int) -> tuple[Net, int]:
     return net, net.addition(a, b)
 
 
-def test_the_error_names_rule_and_root() -> None:
-    net, top = ladder(20)
-    with pytest.raises(FuseError, match=rf"rule 'stairs' takes more than {MAX_STEPS} steps at layer {top} 'addition"):
-        find(net, "Addition{" * 14 + "Softmax" + ", ?}" * 14, top, name="stairs")
+def floors(count: int) -> tuple[Net, int]:
+    """A Concat of as many Floors over one Input."""
+    net = Net()
+    x = net.input(SHAPE)
+    return net, net.layer("Concat", *(net.layer("Floor", x) for _ in range(count)), outputs=(TensorInfo(SHAPE),))
+
+
+def test_more_bindings_than_steps_are_an_error_that_names_rule_and_root() -> None:
+    net, concat = floors(30)
+    most = MAX_STEPS + 30 * STEPS_PER_INPUT
+    matches = compile_rule(FusingRule("Concat{Floor|?:0~}", into="It", name="many")).matches(
+        Workspace(net.graph), concat
+    )
+    assert len(next(matches).layers) == 31  # the first needs few steps
+    with pytest.raises(StepLimitError, match=rf"rule 'many' takes more than {most} steps at layer {concat} 'concat"):
+        for _ in matches:
+            pass
 
 
 def test_steps_are_those_of_all_texts_together() -> None:
-    net, top = ladder(20)
-    text = "Addition{" * 9 + "Softmax" + ", ?}" * 9
-    assert find(net, text, top) == []
+    net, concat = floors(9)
+    text = "Concat{Floor|?:0~}"
+    assert len(find(net, text, concat)) == 512
     with pytest.raises(FuseError, match="steps"):
-        find(net, [text] * 40, top)
+        find(net, [text] * 10, concat)
+
+
+def test_a_root_with_too_many_steps_is_explained_by_that() -> None:
+    net = Net()
+    relu = net.activation(net.input(SHAPE))
+    concat = net.layer("Concat", outputs=(TensorInfo(SHAPE),))
+    net.graph.add_edge(relu, concat, slots=tuple((0, slot) for slot in range(30)))
+    # each binding takes the one ReLu in, and keeps it too
+    matcher = compile_rule(FusingRule("Concat{Activation, Activation!|?:0~}", into="It", name="many"))
+    miss = explain(matcher, Workspace(net.graph), concat)
+    assert miss is not None
+    assert (miss.layer, miss.pattern, miss.span) == (concat, None, None)
+    assert miss.reason.startswith("rule 'many' takes more than 10240 steps at layer")
+    assert explain(compile_rule(FusingRule("Concat{Activation|?:0~}")), Workspace(net.graph), concat) is None
 
 
 def test_bindings_come_one_by_one() -> None:
@@ -281,10 +308,48 @@ def wide(count: int) -> tuple[Net, int]:
     return net, concat
 
 
-def test_ranges_without_end_meet_the_limit() -> None:
-    net, concat = wide(40)
-    with pytest.raises(FuseError, match="steps"):
-        find(net, "Concat{" + "?:0~, " * 6 + "Softmax}", concat)
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Concat{" + "?:0~, " * 6 + "Softmax}", 0),
+        ("Concat{(?, ?)|?:0~}", 1),
+        ("Concat{(?, ?)|?:0~, Softmax}", 0),
+        ("Concat{((?|Softmax):0~, ?)|?:0~, Softmax}", 0),
+        ("Concat{((?:3)|(?:2)):0~}", 1),
+        ("Concat{(?:3)|(?:2)|Softmax:0~, Softmax:1~}", 0),
+        ("Concat{(Floor, Floor)|Floor:0~, Softmax}", 0),
+        ('Concat{(Floor{?}, Floor{?})|Floor:0~, ?[name == ""]}'.replace('?[name == ""]', 'Floor[name == ""]'), 0),
+    ],
+)
+def test_what_was_tried_is_not_tried_again(text: str, count: int) -> None:
+    """Thousands of millions of ways each, of which all but a few hundred are alike."""
+    for net, concat in (wide(41), floors(41)):
+        if "Floor" not in text or len(net.graph) > 2:
+            assert len(find(net, text, concat)) == count, text
+
+
+def test_a_ladder_is_climbed_once() -> None:
+    net, top = ladder(20)
+    assert find(net, "Addition{" * 19 + "Softmax" + ", ?}" * 19, top) == []
+    assert find(net, "Addition{" + "Addition{" * 18 + "?" + ", ?}" * 18 + ", Softmax}", top) == []
+    miss = explain(compile_rule(FusingRule("Addition{" * 19 + "Softmax" + ", ?}" * 19)), Workspace(net.graph), top)
+    assert miss is not None
+    assert (miss.depth, miss.reason) == (19, "it is no Softmax")
+
+
+@pytest.mark.parametrize(
+    ("text", "count"),
+    [
+        ("Concat{?:0~}", 1),
+        ("Concat{?:0~, Softmax}", 0),
+        ("Concat{Softmax|?:0~}", 1),
+        ("Concat{(?, ?)|?:0~}", 1),
+        ("Concat{?:0~, ?:0~, Softmax}", 0),
+    ],
+)
+def test_steps_grow_with_the_inputs(text: str, count: int) -> None:
+    net, concat = wide(20_000)
+    assert len(find(net, text, concat)) == count
 
 
 def test_ways_to_bind_the_same_are_one_match() -> None:
