@@ -124,13 +124,13 @@ class Digester:
         self._nodes = graph.nodes
         self._tensors: dict[tuple[Any, ...], bytes] = {}
 
-    def layer(self, key: int, named: bool = True) -> bytes:
-        """Digest of what a layer holds: type, name (where ``named``), ids, parameters, TensorInfos, constants' bytes.
+    def layer(self, key: int) -> bytes:
+        """Digest of what a layer holds: type, name, ids, parameters, TensorInfos, constants' bytes.
 
         Of a layer whose attributes are malformed type and name count.
         """
         node = self._nodes[key]
-        content: tuple[Any, ...] = (node.get("type"), node.get("name", "") if named else None)
+        content: tuple[Any, ...] = (node.get("type"), node.get("name", ""))
         with suppress(AttributeError, IndexError, KeyError, TypeError, ValueError):
             content += self._rest(node)
         return blake2b(repr(content).encode("utf-8", "backslashreplace"), digest_size=16).digest()

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Hashable, Iterable, Mapping
+from hashlib import blake2b
 from typing import Any
 
-from fusion_engine.content import Digester, info_values, params_values, value_key
+from fusion_engine.content import info_values, params_values, value_key
 from fusion_engine.network import EMPTY, Network, consumers, edges_into
+from fusion_engine.tensor import FLOATS, Tensor, TensorInfo
 
 __all__ = ["Pairing", "value_numbers"]
 
@@ -45,8 +47,8 @@ class Pairing:
         self.before, self.after = before, after
         self.forward: dict[int, int] = {}
         self.backward: dict[int, int] = {}
-        self._digesters = (Digester(before), Digester(after))
-        self._digests: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
+        self._meanings: tuple[dict[int, bytes], dict[int, bytes]] = ({}, {})
+        self._bytes: dict[Hashable, bytes] = {}
         self._pending: deque[tuple[int, int]] = deque()
         self._by_key(sorted(shared or ()))
         self._by("binding_id", ("Input", "Output"), order)
@@ -64,7 +66,7 @@ class Pairing:
             self.guesses.discard(key)
 
     def holds_same(self, ours: int, theirs: int) -> bool:
-        """Whether two layers are of one type and hold the same, names and connections aside."""
+        """Whether two layers of one type compute the same of the same inputs: names and connections aside."""
         x, y = self.before.nodes[ours], self.after.nodes[theirs]
         if x["type"] != y["type"]:
             return False
@@ -73,16 +75,34 @@ class Pairing:
         fields = ("params", "constants", "outputs", "binding_id", "overrides")
         if all(x.get(field) is y.get(field) for field in fields):
             return True
-        return self._digest(0, ours) == self._digest(1, theirs)
+        return self._meaning(0, ours) == self._meaning(1, theirs)
 
     @staticmethod
     def _scheme(graph: Network) -> Any:
         return graph.graph.get("feature_versions", (1, 1, 1))[1]
 
-    def _digest(self, side: int, key: int) -> bytes:
-        if key not in self._digests[side]:
-            self._digests[side][key] = self._digesters[side].layer(key, named=False)
-        return self._digests[side][key]
+    def _meaning(self, side: int, key: int) -> bytes:
+        """Digest of a layer's type, parameters, tensors and TensorInfos; renamed data types by their present names."""
+        if key not in self._meanings[side]:
+            node = (self.after if side else self.before).nodes[key]
+            constants = node.get("constants") or EMPTY
+            overrides = node.get("overrides") or EMPTY
+            content = (
+                node["type"],
+                [(name, value_key(value)) for name, value in params_values(node["type"], node.get("params")).items()],
+                [_kind(info) for info in node.get("outputs") or ()],
+                [(field, _kind(constants[field].info), self._digest(constants[field])) for field in sorted(constants)],
+                [(slot, _kind(overrides[slot][1])) for slot in sorted(overrides) if overrides[slot][0]],
+                node.get("binding_id"),
+            )
+            self._meanings[side][key] = blake2b(repr(content).encode("utf-8", "backslashreplace")).digest()
+        return self._meanings[side][key]
+
+    def _digest(self, tensor: Tensor) -> bytes:
+        """Digest of a tensor's bytes; shared ones are read once."""
+        if tensor.memory not in self._bytes:
+            self._bytes[tensor.memory] = blake2b(tensor.tobytes(), digest_size=16).digest()
+        return self._bytes[tensor.memory]
 
     def _meet(self, ours: int, theirs: int) -> None:
         ends = ("Input", "Output", "Constant")
@@ -139,8 +159,8 @@ class Pairing:
         """What a layer holds, the Constants that feed it among it."""
         graph = self.after if side else self.before
         fed = [(slot, source.layer) for slot, source in edges_into(graph, key)]
-        constants = [(slot, self._digest(side, at)) for slot, at in fed if graph.nodes[at]["type"] == "Constant"]
-        return (self._digest(side, key), tuple(constants))
+        constants = [(slot, self._meaning(side, at)) for slot, at in fed if graph.nodes[at]["type"] == "Constant"]
+        return (self._meaning(side, key), tuple(constants))
 
     def _readers(self, side: int, graph: Network, key: int) -> dict[Hashable, list[int]]:
         """The layers that read a layer and are in no pair, by slots and by what they hold."""
@@ -174,6 +194,14 @@ def value_numbers(graph: Network, order: Iterable[int]) -> dict[int, int]:
             content = _content(node, tuple([(i, found[s], o) for i, (s, o) in edges_into(graph, key)]))
         found[key] = known.setdefault(content, len(known))
     return found
+
+
+def _kind(info: TensorInfo | None) -> Hashable:
+    """What makes tensors hold the same numbers in the same way."""
+    if info is None:
+        return None
+    quantization = () if info.canonical_type in FLOATS else info.quantization
+    return (info.known, info.shape, info.canonical_type, value_key(quantization))
 
 
 def _content(node: Mapping[str, Any], sources: tuple[tuple[int, int, int], ...]) -> Hashable:

@@ -147,7 +147,9 @@ class Regions:
         """Check every claim, in canonical order."""
         done: dict[_Claim, Checked] = {}
         for key in self._order:
-            if not (key in self._pairing.forward and key in self._before.live):
+            if key not in self._pairing.forward or key not in self._before.live:
+                continue
+            if self._before.graph.nodes[key]["type"] == "Input":
                 continue
             other = self._pairing.forward[key]
             if other not in self._after.live:
