@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fusion_engine.tensor import FLOATS
 from fusion_engine.verifying.layer import Layer, Value
 from fusion_engine.weights import channel_axis
 
@@ -64,7 +65,7 @@ def _weights(layer: Layer, rank: int) -> tuple[Value, Value | None]:
 def _kernel(layer: Layer, weights: Value, name: str, channels: int, rank: int, axis: int = 0) -> str:
     """Numbers of moved weights, ``name``: output channels are at ``axis`` now, and per-axis scales are theirs."""
     scales = weights.info.quantization_scales
-    if not scales:
+    if not scales or weights.info.canonical_type in FLOATS:
         return layer.real(Value(name, weights.info))
     if len(scales) not in (1, channels):
         layer.refuse(f"its weights have {len(scales)} quantization scales for {channels} output channels")
@@ -80,7 +81,7 @@ def _bias(layer: Layer, bias: Value | None, channels: int) -> str | None:
         layer.refuse(f"its bias has {bias.info.elements} values for {channels} output channels")
     scales = bias.info.quantization_scales
     flat = layer.graph.reshape(bias.name, (channels,))
-    if len(scales) > 1:
+    if len(scales) > 1 and bias.info.canonical_type not in FLOATS:
         if len(scales) != channels:
             layer.refuse(f"its bias has {len(scales)} quantization scales for {channels} values")
         return layer.graph.op(

@@ -164,6 +164,14 @@ def test_per_axis_weights_and_bias() -> None:
     np.testing.assert_array_equal(found.reshape(-1), [1 * 2 + 1 - 2, 6 * 2 + 8 - 2])
 
 
+def test_scales_of_a_float_tensor_mean_nothing() -> None:
+    net = Net()
+    x = net.input((1, 1, 1, 1))
+    weights = Tensor.of(np.ones((2, 1, 1, 1)), quantization_scales=(0.5, 2.0))
+    bias = Tensor.of([1, 2], quantization_scales=(0.25, 4.0))
+    np.testing.assert_array_equal(one(net, net.conv(x, weights, bias), {x: [[[[5]]]]}).reshape(-1), [6, 7])
+
+
 def test_fully_connected_both_ways_round() -> None:
     weights = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
     net = Net()
