@@ -156,7 +156,8 @@ def disconnect(graph: Network, target: int, input_slot: int) -> Source:
 
 def edges_into(graph: Network, layer: int) -> list[tuple[int, Source]]:
     """(input slot, Source) of every connected input of a layer, in slot order."""
-    found = [(i, Source(source, o)) for source, data in graph.pred[layer].items() for o, i in data["slots"]]
+    own: Any = graph  # its dict rather than the view: see `inside`
+    found = [(i, Source(source, o)) for source, data in own._pred[layer].items() for o, i in data["slots"]]
     if len(found) > 1:
         found.sort()
     return found
@@ -169,7 +170,8 @@ def sources(graph: Network, layer: int) -> list[Source]:
 
 def consumers(graph: Network, layer: int) -> list[Use]:
     """Every use of a layer's outputs, ordered by output slot; among those in no promised order."""
-    found = [Use(o, target, i) for target, data in graph.succ[layer].items() for o, i in data["slots"]]
+    own: Any = graph
+    found = [Use(o, target, i) for target, data in own._succ[layer].items() for o, i in data["slots"]]
     if len(found) > 1:
         found.sort()
     return found
@@ -179,6 +181,24 @@ def warnings_of(graph: Network) -> tuple[str, ...]:
     """What ``graph["warnings"]`` says; nothing where a user has put something else there."""
     found: Any = graph.graph.get("warnings", ())
     return tuple(text for text in found if isinstance(text, str)) if isinstance(found, tuple | list) else ()
+
+
+class Inside(NamedTuple):
+    """A graph's own dicts: attributes by key, edge attributes by source and target, and by target and source."""
+
+    nodes: dict[int, dict[str, Any]]
+    succ: dict[int, dict[int, dict[str, Any]]]
+    pred: dict[int, dict[int, dict[str, Any]]]
+
+
+def inside(graph: Network) -> Inside:
+    """The dicts behind ``graph.nodes``, ``graph.succ`` and ``graph.pred``.
+
+    NetworkX's views cost ten times what a dict costs. Its own algorithms and views use these names, which
+    have been the same since release 2.0.
+    """
+    own: Any = graph
+    return Inside(own._node, own._succ, own._pred)
 
 
 def describe(graph: Network, layer: int) -> str:
@@ -223,7 +243,8 @@ def param(graph: Network, layer: int, name: str) -> Any:
     KeyError
         Where the layer's type has no such field in the current schema.
     """
-    node = graph.nodes[layer]
+    own: Any = graph
+    node = own._node[layer]
     params: Mapping[str, Any] | None = node.get("params")
     if params and name in params:
         return params[name]
@@ -242,8 +263,15 @@ def bare_copy(graph: Network) -> Network:
     """A copy that shares every attribute value: nodes, edges and graph attributes may be changed in it."""
     copy: Network = nx.DiGraph()
     copy.graph.update(graph.graph)
-    copy.add_nodes_from((key, data) for key, data in graph.nodes.items())
-    copy.add_edges_from((u, v, data) for u, targets in graph.adj.items() for v, data in targets.items())
+    old, new = inside(graph), inside(copy)
+    for key, data in old.nodes.items():
+        new.nodes[key] = data.copy()
+        new.succ[key] = {}
+        new.pred[key] = {}
+    for source, targets in old.succ.items():
+        row = new.succ[source]
+        for target, data in targets.items():
+            row[target] = new.pred[target][source] = data.copy()
     return copy
 
 

@@ -25,6 +25,7 @@ from fusion_engine.network import (
     disconnect,
     edges_into,
     fresh_keys,
+    inside,
     param,
 )
 from fusion_engine.recipes import read_recipe
@@ -78,6 +79,7 @@ class Workspace:
 
     def __init__(self, graph: Network) -> None:
         self.graph: Network = bare_copy(graph)
+        self._nodes, self._succ, self._pred = inside(self.graph)
         self.layout = common_layout(graph)
         self.names = Names(node.get("name", "") for node in graph.nodes.values())
         self.revision = 0
@@ -98,12 +100,12 @@ class Workspace:
 
     def type(self, key: int) -> str:
         """LayerType name of a layer, as spelled in the file."""
-        name: str = self.graph.nodes[key]["type"]
+        name: str = self._nodes[key]["type"]
         return name
 
     def name(self, key: int) -> str:
         """Name of a layer; may be empty."""
-        name: str = self.graph.nodes[key].get("name", "")
+        name: str = self._nodes[key].get("name", "")
         return name
 
     def describe(self, key: int) -> str:
@@ -116,12 +118,12 @@ class Workspace:
 
     def constants(self, key: int) -> FrozenDict:
         """Member tensors of a layer by field."""
-        found: FrozenDict = self.graph.nodes[key].get("constants") or EMPTY
+        found: FrozenDict = self._nodes[key].get("constants") or EMPTY
         return found
 
     def outputs(self, key: int) -> tuple[TensorInfo | None, ...]:
         """TensorInfo per output slot."""
-        found: tuple[TensorInfo | None, ...] = self.graph.nodes[key].get("outputs", ())
+        found: tuple[TensorInfo | None, ...] = self._nodes[key].get("outputs", ())
         return found
 
     def info(self, source: Source) -> TensorInfo | None:
@@ -241,7 +243,7 @@ class Workspace:
 
     def set(self, key: int, **attributes: Any) -> None:
         """Set attributes of a layer (``type``, ``name``, ``params``, ``constants``, ``outputs``, ...)."""
-        node = self.graph.nodes[key]
+        node = self._nodes[key]
         if "type" in attributes and attributes["type"] != node["type"]:
             del self._types[node["type"]][key]
             self._types.setdefault(attributes["type"], {})[key] = None
@@ -249,13 +251,12 @@ class Workspace:
             self._rename(node.get("name", ""), attributes["name"])
         node.update(attributes)
         self._touch(key)
-        for use in consumers(self.graph, key):
-            self._touch(use.layer)
+        self._touch(*self._succ[key])
 
     def unset(self, key: int, *attributes: str) -> None:
         """Take attributes off a layer, where it has them."""
         for attribute in attributes:
-            self.graph.nodes[key].pop(attribute, None)
+            self._nodes[key].pop(attribute, None)
         self._touch(key)
 
     def connect(self, source: Source, target: int, input_slot: int) -> None:
@@ -271,17 +272,20 @@ class Workspace:
 
     def rewire(self, key: int, inputs: Sequence[Source]) -> None:
         """Let a layer have these inputs, from slot 0 on, instead of those it has; costs what changes."""
-        former = list(self.graph.pred[key])
+        self._rewire(key, enumerate(inputs))
+
+    def _rewire(self, key: int, inputs: Iterable[tuple[int, Source]]) -> None:
+        former = list(self._pred[key])
         self.graph.remove_edges_from([(source, key) for source in former])
         slots: dict[int, list[tuple[int, int]]] = {}
-        for number, source in enumerate(inputs):
+        for number, source in inputs:
             slots.setdefault(source.layer, []).append((source.slot, number))
         self.graph.add_edges_from((source, key, {"slots": tuple(pairs)}) for source, pairs in slots.items())
         self._touch(key, *former, *slots)
 
     def remove(self, key: int) -> None:
         """Remove a layer and its connections."""
-        neighbours = {*self.graph.pred[key], *self.graph.succ[key]}
+        neighbours = {*self._pred[key], *self._succ[key]}
         del self._types[self.type(key)][key]
         self._rename(self.name(key), None)
         self.graph.remove_node(key)
@@ -293,18 +297,15 @@ class Workspace:
         The attributes and inputs of ``layer`` move to ``key``, so that whoever holds the key of a
         match's root still holds the key of its result. The outputs' TensorInfos of ``key`` stay.
         """
-        kept = self.graph.nodes[key]
+        kept = self._nodes[key]
         name, outputs = kept.get("name", ""), kept.get("outputs", ())
-        attributes = dict(self.graph.nodes[layer])
+        attributes = self._nodes[layer]
         inputs = self.inputs(layer)
-        for slot, _ in self.inputs(key):
-            self.disconnect(key, slot)
         self.remove(layer)
         kept.pop("overrides", None)
         named = {field: value for field, value in attributes.items() if isinstance(field, str)}
         self.set(key, **{**named, "name": name, "outputs": outputs})
-        for slot, source in inputs:
-            self.connect(source, key, slot)
+        self._rewire(key, inputs)
 
     def drop_unused(self, constants: Iterable[int]) -> None:
         """Remove those of the Constant layers that have no consumer left."""
