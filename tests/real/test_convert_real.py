@@ -395,6 +395,15 @@ def test_a_file_says_what_real_readers_do(real_armnn: RealArmnn, corpus: Path) -
     assert found == silent
 
 
+def test_the_table_of_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "convert.md").read_text("utf-8")
+    rows = [line.strip("| ").split(" | ") for line in page.splitlines() if ".armnn | " in line]
+    assert [row[0] for row in rows] == FILES
+    assert {row[0] for row in rows if row[3].startswith("refused: ")} == set(REFUSED_BY_20_08)
+    stuck = {Path(row[0]).stem for row in rows if row[3].startswith("does not run")}
+    assert stuck == {*PARSED_ONLY, "mobilenet_v2_035_96_embedder_fp16"}
+
+
 def test_names_given(real_armnn: RealArmnn) -> None:
     """Layers without names get empty ones in the file: real readers crash where there is none at all."""
     net = Net()
