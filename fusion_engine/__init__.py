@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from fusion_engine.armnn.reader import load, loads
     from fusion_engine.armnn.writer import dumps, save
     from fusion_engine.compare import difference, equal
+    from fusion_engine.drawing.files import draw, draw_diff
     from fusion_engine.engine import Fusion, LayerRef, Refusal, RuleStatistics, fuse
     from fusion_engine.errors import (
         ConversionError,
@@ -73,6 +74,8 @@ __all__ = [
     "connect",
     "convert",
     "difference",
+    "draw",
+    "draw_diff",
     "dumps",
     "equal",
     "fuse",
@@ -92,6 +95,7 @@ _HOMES = {
     "armnn.reader": ("load", "loads"),
     "armnn.writer": ("dumps", "save"),
     "compare": ("difference", "equal"),
+    "drawing.files": ("draw", "draw_diff"),
     "errors": (
         "ConversionError",
         "FuseError",

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from fusion_engine import __version__
 from fusion_engine.completion import SHELLS, script
 from fusion_engine.console import Console, counted, printable
+from fusion_engine.layer_types import add_types
+from fusion_engine.pictures import DiffPages, add_draw
 from fusion_engine.usage import FAILED, FINE, INTERRUPTED, STDOUT, WRONG, Wrong, rule_error, rules_of
 from fusion_engine.workbench import add_workbench
 
@@ -116,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
         "fuse models --out fused",
         "fuse model.armnn --out fused --rules npu --report report.json",
         "fuse models --rules my-npu.toml --dry-run",
+        "fuse model.armnn --rules npu --dry-run --diff model.html",
         "fuse models --out fused --release 20.08 --judge ./run-both-on-the-board",
     )
     paths(fuse)
@@ -147,6 +150,11 @@ def _parser() -> argparse.ArgumentParser:
         type=float,
         help="with --verify: largest difference in floating-point tensors, relative to the largest value "
         "(default: 1e-5 in Float32, 2e-3 in Float16)",
+    )
+    fuse.add_argument(
+        "--diff",
+        metavar="X.html|DIR",
+        help="draw each model before and after, side by side: a page for one model, or a directory of them",
     )
     fuse.add_argument("--statistics", action="store_true", help="show what each rule did and how long it took")
     judged(fuse)
@@ -185,10 +193,13 @@ def _parser() -> argparse.ArgumentParser:
     inspect.add_argument("--layers", action="store_true", help="list every layer with its inputs and outputs")
     inspect.add_argument("--json", action="store_true", help="as JSON; with --layers with all their parameters")
 
+    add_draw(command)
+
     lint = command("lint", _lint, "show every error of rule files", "lint my-npu.toml", "lint armnn my.rules")
     lint.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of one that ships")
 
     add_workbench(command, paths)
+    add_types(command)
     command(
         "include-dir",
         _include_dir,
@@ -229,7 +240,9 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
     if arguments.verify:
         change = verifying(change, arguments.tolerance)
     report = Report(files)
-    code = _change(arguments, console, change, report, arguments.rules or ())
+    pages = None if arguments.diff is None else DiffPages(arguments.diff)
+    change = change if pages is None else pages.keeping(change)
+    code = _change(arguments, console, change, report, arguments.rules or (), pages)
     for line in statistics_lines(report) if arguments.statistics else ():
         (console.note if arguments.report == STDOUT else console.print)(line)
     return code
@@ -289,7 +302,12 @@ def _judge(arguments: argparse.Namespace) -> Judge | None:
 
 
 def _change(
-    arguments: argparse.Namespace, console: Console, change: Change, report: Report, files: Sequence[str]
+    arguments: argparse.Namespace,
+    console: Console,
+    change: Change,
+    report: Report,
+    files: Sequence[str],
+    pages: DiffPages | None = None,
 ) -> int:
     """Change the models of a command that writes a report; ``files`` are others that it reads."""
     import os
@@ -300,13 +318,17 @@ def _change(
         _check_report(arguments.report, [*files, *(p for job in jobs for p in (job.path, job.output) if p)])
         if arguments.report != STDOUT:
             _require_writable(os.path.dirname(arguments.report))
+    if pages is not None:
+        others = [*files, *([arguments.report] if arguments.report else ())]
+        for folder in pages.plan(arguments.paths, arguments.out, jobs, others):
+            _require_writable(folder)
     if not arguments.dry_run:
         _require_writable(arguments.out)
     quiet = arguments.report == STDOUT
-    _batch(jobs, change, report, console, report.done, arguments.dry_run, quiet=quiet, judge=judge)
+    _batch(jobs, change, report, console, report.done, arguments.dry_run, quiet=quiet, judge=judge, pages=pages)
     if arguments.report is not None and not _write_report(arguments.report, report, console):
         return FAILED
-    return FAILED if report.failed else FINE
+    return FAILED if report.failed or (pages is not None and pages.failed) else FINE
 
 
 def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
@@ -342,6 +364,7 @@ def _batch(
     dry_run: bool,
     quiet: bool = False,
     judge: Judge | None = None,
+    pages: DiffPages | None = None,
 ) -> None:
     """Do the jobs, showing each when it is done; ``quiet`` where standard output is for the report."""
     from fusion_engine.batch import process
@@ -354,6 +377,8 @@ def _batch(
         report.models.append(model)
         for line in () if quiet else model_lines(model, console.paint, done, dry_run):
             console.print(line)
+        if pages is not None:
+            pages.draw(job, console, quiet)
         console.done(f"{step}: {model.status}" + (f": {reason(model)}" if model.error else ""))
     show = console.note if quiet else console.print
     show(summary_line(report, done))

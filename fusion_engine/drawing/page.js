@@ -161,7 +161,7 @@
           this.zoom(Math.exp(-event.deltaY * unit * 0.004), event.clientX - bounds.left, event.clientY - bounds.top);
         } else {
           const [dx, dy] = event.shiftKey && !event.deltaX ? [event.deltaY, 0] : [event.deltaX, event.deltaY];
-          this.move(this.x - dx * unit, this.y - dy * unit, this.scale);
+          this.move(this.steered(this.x - dx * unit, this.y - dy * unit, dx), this.y - dy * unit, this.scale);
         }
       }, { passive: false });
       canvas.addEventListener("keydown", (event) => this.key(event));
@@ -175,7 +175,26 @@
       this.map.addEventListener("pointermove", goto);
     }
 
-    inGroup(group) { return this.boxes.filter((layer) => layer.group === group); }
+    /** The x to move to: where wheeling up or down would leave nothing to see, that of the nearest layer. */
+    steered(x, y, dx) {
+      const [width, height] = this.size;
+      const [left, top] = [-x / this.scale, -y / this.scale];
+      const [w, h] = [width / this.scale, height / this.scale];
+      let nearest = null, least = Infinity;
+      for (const layer of this.boxes) {
+        const [bx, by, bw, bh] = layer.frame;
+        if (bx + bw > left && bx < left + w && by + bh > top && by < top + h) return x;
+        const away = Math.hypot(bx + bw / 2 - left - w / 2, 4 * (by + bh / 2 - top - h / 2));
+        if (away < least) [nearest, least] = [layer, away];
+      }
+      if (dx || !nearest || y > height || y + this.side.height * this.scale < 0) return x;
+      return width / 2 - (nearest.frame[0] + nearest.frame[2] / 2) * this.scale;
+    }
+
+    /** Boxes of a fused group; with all, Constants that are lines of boxes too. */
+    inGroup(group, all = false) {
+      return (all ? this.side.layers : this.boxes).filter((layer) => layer.group === group);
+    }
 
     key(event) {
       if (event.ctrlKey || event.metaKey || event.altKey) return;
@@ -375,7 +394,7 @@
       make("b", {}, rule), ` → ${result}`,
       layers.slice(0, 40).map(([key, type, name]) => make("div", {}, link(both ? 0 : side, key, `${key} ${type} ${name}`))),
       layers.length > 40 ? make("div", {}, `and ${layers.length - 40} more`) : null));
-    const rest = both ? panes[1 - side].inGroup(layer.group) : [];
+    const rest = both ? panes[1 - side].inGroup(layer.group, true) : [];
     const there = both ? make("p", {}, `${data.sides[1 - side].name}: `,
       rest.length ? rest.slice(0, 20).flatMap((one, n) => [n ? ", " : "", link(1 - side, one.key)]) : "nothing is left of it") : null;
     return section(plural(group.fusions.length, "fusion"), steps, there ? [there] : []);
