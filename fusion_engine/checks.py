@@ -7,7 +7,7 @@ taken for granted about a value, so nothing here raises on one.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from reprlib import Repr
 from typing import Any
 
@@ -158,12 +158,12 @@ def info_fault(info: Any, facts: Schema) -> str | None:
     return None
 
 
-def tensor_fault(tensor: Any, facts: Schema) -> str | None:
-    """What is wrong with a constant tensor for a dialect."""
+def tensor_fault(tensor: Any, info_fault: Callable[[Any], str | None]) -> str | None:
+    """What is wrong with a constant tensor; ``info_fault`` tells what is with its TensorInfo."""
     if not isinstance(tensor, Tensor):
         array = ": Tensor.of(array) makes one" if isinstance(tensor, np.ndarray | np.generic | list | float) else ""
         return f"is {shown(tensor)}: it must be a Tensor{array}"
-    fault = info_fault(tensor.info, facts)
+    fault = info_fault(tensor.info)
     if fault is not None:
         return fault
     data: Any = tensor.data

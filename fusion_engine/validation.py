@@ -341,7 +341,7 @@ class _Validator:
 
     def _tensor(self, tensor: Any) -> str | None:
         if id(tensor) not in self._tensors:
-            self._tensors[id(tensor)] = tensor_fault(tensor, self.schema)
+            self._tensors[id(tensor)] = tensor_fault(tensor, self._info)
         return self._tensors[id(tensor)]
 
     def _outputs(self, outputs: Any) -> tuple[Any, ...] | None:
