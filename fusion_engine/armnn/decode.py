@@ -180,6 +180,8 @@ class Decoder:
         if not place:
             return 0
         self._need(place, 4, "an offset")
+        if place % 4:
+            raise self._bad("an offset that is not aligned", place)
         return self.follow(_U32.unpack_from(self.buffer, place)[0], place)
 
     def length(self, position: int, element: int) -> int:

@@ -1,0 +1,1 @@
+"""FlatBuffers' own C++ Verifier as a judge of the decoder."""
