@@ -379,7 +379,7 @@ def _process(job: Job, change: Change, done: str, dry_run: bool, judge: Judge | 
         tuple(result.graph.get("refusals", ())),
         tuple(dict.fromkeys((*warnings_of(result), *cautions(graph)))),
         f"{job.path}: {fault}" if fault else None,
-        loads_in(result if changed else graph),
+        loads_in(result, written=True) if changed else loads_in(graph),
         verdict,
         tuple(result.graph.get("statistics", ())),
         verification,

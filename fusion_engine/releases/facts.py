@@ -139,7 +139,7 @@ class Release:
             return "inputs"
         return "inputs" if type_name in self.on_inputs and as_inputs >= 1 else "members"
 
-    def reads(self, graph: Network, key: int) -> ReaderFault | None:
+    def fault(self, graph: Network, key: int) -> ReaderFault | None:
         """The fault of its reader that a layer meets, or None."""
         kind = graph.nodes[key]["type"]
         return next((fault for fault in self.faults if fault.layer == kind and fault.concerns(graph, key)), None)

@@ -57,8 +57,9 @@ class Need(NamedTuple):
 
     ``layers``, ``fields``, ``values``: names as in `Release`. ``form``: a layer type and where its
     weights are (``members``, ``inputs``, ``computed``). ``fault``: a `ReaderFault` that it meets.
-    ``descriptor``: a layer type whose descriptor is missing. ``constant``, ``depthwise``, ``untagged``:
-    there is such a layer. ``enum``: a value that no release has.
+    ``descriptor``: a layer type whose descriptor is missing. ``constant``, ``depthwise``, ``untagged``,
+    ``override``: there is such a layer, the last one with an override without a TensorInfo. ``enum``: a
+    value that no release has.
     """
 
     kind: str
@@ -73,7 +74,7 @@ class Needs:
     graph: Network
     found: dict[tuple[str, Need], list[int]]
 
-    def obstacles(self, release: Release, *, numbering: bool = True) -> tuple[Obstacle, ...]:
+    def obstacles(self, release: Release, *, numbering: bool = True, written: bool = False) -> tuple[Obstacle, ...]:
         """What a release lacks.
 
         Parameters
@@ -82,6 +83,8 @@ class Needs:
             The release.
         numbering
             Whether the network's dialect counts, too: else it is going to be that of the release.
+        written
+            Whether it is about the file that `save` writes, which gives every constant its payload's type.
         """
         graph = self.graph
         found = []
@@ -96,6 +99,8 @@ class Needs:
         lacking: dict[tuple[str, str | None], dict[int, None]] = {}
         for (kind, need), keys in self.found.items():
             lack = None
+            if need.kind == "untagged" and written:
+                continue
             if need.kind == "layers" or kind in release.layers:
                 lack = _lack(need, release, layout, as_inputs)
             if lack is not None:
@@ -136,6 +141,8 @@ def _layer(graph: Network, key: int) -> Iterator[Need]:
     for overridden, info in (node.get("overrides") or EMPTY).values():
         if overridden:
             yield Need("fields", "InputSlot.isOverridden", "an overridden TensorInfo on an input slot")
+            if info is None:
+                yield Need("override", True)
         yield from _info(info)
     yield from _kind(graph, key, kind)
 
@@ -241,6 +248,8 @@ def _lack(need: Need, release: Release, layout: int, as_inputs: int) -> tuple[st
             return f"{name} without the descriptor that the reader wants", None
         case "untagged":
             return "a constant without its payload's type, as Arm NN 20.08 writes int8: no release reads it", None
+        case "override":
+            return "an input slot whose TensorInfo is overridden, and there is no other", None
         case "enum":
             return f"{name}, which no release up to {releases()[-1].name} has", None
         case "constant" if release.permutes and not layout:

@@ -39,16 +39,19 @@ class Reading:
         return not self.obstacles
 
 
-def loads_in(graph: Network) -> tuple[Reading, ...]:
+def loads_in(graph: Network, *, written: bool = False) -> tuple[Reading, ...]:
     """What every release of Arm NN makes of a network as it stands.
 
-    It is about the file that `save` writes and its reader, not about backends: a layer that no
-    backend runs loads all the same. What no release has (`validate` tells) is not looked at.
+    It is about files and readers, not about backends: a layer that no backend runs loads all the same.
+    What keeps a network from being written at all (`validate` tells) is not looked at.
 
     Parameters
     ----------
     graph
         The network.
+    written
+        Look at the file that `save` writes, not at the one that the network was loaded from: constants
+        without their payload's type, which no release reads, get it when they are written.
 
     Returns
     -------
@@ -74,7 +77,8 @@ def loads_in(graph: Network) -> tuple[Reading, ...]:
     with blaming(graph, "cannot be held against releases"):
         needs = needs_of(graph)
         return tuple(
-            Reading(release.name, needs.obstacles(release), cautions_of(graph, release)) for release in releases()
+            Reading(release.name, needs.obstacles(release, written=written), cautions_of(graph, release))
+            for release in releases()
         )
 
 

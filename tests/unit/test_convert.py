@@ -101,6 +101,14 @@ def test_forms_change_per_layer_type(form: str, release: str, fully_connected: s
         assert sorted(found.nodes[key]["constants"]) == ([] if expected == "inputs" else ["biases", "weights"])
 
 
+def test_members_are_constant_whatever_the_descriptor_says() -> None:
+    net = Net()
+    key = net.fully_connected(net.input((1, 2)), np.ones((2, 2)), constantWeights=False)
+    net.output(key)
+    assert fe.convert(net.graph, "20.08").nodes[key]["params"]["constantWeights"] is True
+    assert fe.convert(net.graph, "23.08").nodes[key]["params"]["constantWeights"] is False
+
+
 def test_transposed_convolutions_keep_members_always() -> None:
     net = Net(form="member", feature_versions=(1, 0, 0))
     key = net.transpose_conv(net.input((1, 2, 2, 1)), np.ones((1, 1, 1, 1)), [0.0])
@@ -426,9 +434,11 @@ def test_aliases() -> None:
     assert old.nodes[1]["constants"]["input"].memory == net.graph.nodes[1]["constants"]["input"].memory
     assert old.nodes[key]["overrides"][1][1].data_type == "QuantisedSymm16"
     assert fe.convert(old, "20.02").nodes[x]["outputs"][0].data_type == "QuantisedAsymm8"
+    wide = Net(data_type="QSymmS16")
+    wide.output(wide.activation(wide.input((1, 2), quantization_scale=1.0)))
+    assert fe.convert(wide.graph, "19.05").nodes[0]["outputs"][0].data_type == "QuantisedSymm16"
     with pytest.raises(fe.ConversionError, match="the DataType QSymmS16"):
-        # the alias of QSymmS16 came with 19.05
-        fe.convert(net.graph, "19.02")
+        fe.convert(wide.graph, "19.02")
 
 
 def test_gather_descriptors() -> None:
@@ -786,6 +796,20 @@ def test_old_dialects() -> None:
     old.output(old.layer("Activation", old.input((1, 2)), params={"function": "ReLu", "a": 1.0}))
     assert fe.convert(old.graph, "20.08").nodes[1]["params"] == {"activationFunction": "ReLu", "a": 1.0}
     assert fe.convert(fe.convert(old.graph, "20.08"), "19.05").nodes[1]["params"] == {"function": "ReLu", "a": 1.0}
+
+
+@pytest.mark.parametrize(("release", "stays"), [("19.05", False), ("19.08", True), ("20.08", True)])
+def test_what_old_dialects_have_no_place_for(release: str, stays: bool) -> None:
+    net = Net()
+    info = TensorInfo((1, 2), dimension_specificity=(True, True), is_constant=True)
+    key = net.addition(net.input((1, 2)), net.constant(Tensor(info, np.zeros((1, 2), "<f4"))))
+    net.output(key)
+    net.graph.nodes[key]["overrides"] = FrozenDict({1: (False, info)})  # type: ignore[dict-item]
+    found = fe.loads(fe.dumps(net.graph, release=release))
+    constant = next(node for node in found.nodes.values() if node["type"] == "Constant")
+    for held in (constant["outputs"][0], constant["constants"]["input"].info):
+        assert held == (info if stays else TensorInfo((1, 2)))
+    assert any("overrides" in node for node in found.nodes.values()) is stays
 
 
 def test_warnings_of_the_target() -> None:

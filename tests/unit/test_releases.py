@@ -365,12 +365,33 @@ def test_untagged_constants_load_nowhere() -> None:
     assert "a constant without its payload's type" in told(net.graph, "24.08")[0]
 
 
+def test_untagged_constants_are_written_with_their_type() -> None:
+    net = Net(feature_versions=(1, 1, 1))
+    tensor = Tensor(TensorInfo((1,), "QAsymmS8"), np.zeros(1, "i1"), untagged=True)
+    net.output(net.layer("Constant", outputs=[tensor.info], constants={"input": tensor}))
+    assert next(one for one in fe.loads_in(net.graph, written=True) if one.loads).release == "20.05"
+    assert loading(fe.loads(fe.dumps(net.graph)))[0] == "20.05"
+
+
+@pytest.mark.parametrize(("outputs", "first", "last"), [(1, "21.08", "23.05"), (3, "23.08", "24.08")])
+def test_outputs_of_sequence_lstms(outputs: int, first: str, last: str) -> None:
+    net = Net()
+    x = net.input((1, 2, 2))
+    tensors = {name: Tensor.of([1.0]) for name in slot_facts()["UnidirectionalSequenceLstm"]["tensors"]}
+    infos_ = [TensorInfo((1, 2, 2))] * outputs
+    net.output(net.layer("UnidirectionalSequenceLstm", x, x, x, outputs=infos_, constants=tensors))
+    names = release_names()
+    assert loading(net.graph) == list(names[names.index(first) : names.index(last) + 1])
+
+
 def test_overridden_infos() -> None:
     net = activation_net()
     net.graph.nodes[1]["overrides"] = FrozenDict({0: (False, TensorInfo((1, 4)))})  # type: ignore[dict-item]
     assert loading(net.graph)[0] == "20.02"
     net.graph.nodes[1]["overrides"] = FrozenDict({0: (True, TensorInfo((2, 2)))})  # type: ignore[dict-item]
     assert loading(net.graph)[0] == "23.08"
+    net.graph.nodes[1]["overrides"] = FrozenDict({0: (True, None)})  # type: ignore[dict-item]
+    assert loading(net.graph) == []
 
 
 # Weights

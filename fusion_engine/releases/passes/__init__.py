@@ -18,6 +18,7 @@ from fusion_engine.releases.passes import (
     bias_scales,
     dequantize,
     descriptors,
+    extras,
     fill,
     lstm,
     pads,
@@ -46,5 +47,6 @@ PASSES: tuple[Pass, ...] = (
     bias_scales.run,
     ranks.run,
     pads.run,
+    extras.run,
 )
 """Every step, in order: spellings before DataTypes, computed weights before weights."""

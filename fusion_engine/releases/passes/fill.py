@@ -15,8 +15,10 @@ __all__ = ["run"]
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
     """Make Constants of Fills that the release does not read; of a known shape, Float32 or Float16."""
-    for key in list(workspace.of_type("Fill")):
-        if release.reads(workspace.graph, key) is None:
+    for key in workspace.order():
+        if workspace.type(key) != "Fill":
+            continue
+        if release.fault(workspace.graph, key) is None:
             continue
         info = (*workspace.outputs(key), None)[0]
         if info is None or not info.known or info.data_type not in FLOATS:

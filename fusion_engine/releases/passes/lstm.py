@@ -14,8 +14,10 @@ __all__ = ["run"]
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
     """Give ``cellToInputWeights``, zeros, to layers whose descriptor says that nothing uses it."""
-    for key in list(workspace.of_type("Lstm")):
-        if release.reads(workspace.graph, key) is None or workspace.param(key, "peepholeEnabled"):
+    for key in workspace.order():
+        if workspace.type(key) != "Lstm":
+            continue
+        if release.fault(workspace.graph, key) is None or workspace.param(key, "peepholeEnabled"):
             continue
         held = workspace.constants(key)
         like = held.get("inputGateBias")

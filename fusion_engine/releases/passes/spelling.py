@@ -28,7 +28,7 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
     """Spell every layer as the release reads it, where one of the spellings does."""
     for key in workspace.order():
         kind = workspace.type(key)
-        if kind in release.layers and release.reads(workspace.graph, key) is None:
+        if kind in release.layers and release.fault(workspace.graph, key) is None:
             continue
         for name, params in spelled(workspace, key):
             if name in release.layers and _speaks(release, name, params):

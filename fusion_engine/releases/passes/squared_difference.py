@@ -16,7 +16,9 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
     """Split ElementwiseBinary layers; of floats only, since a quantized difference would be rounded once more."""
     if "BinaryOperation.SqDiff" in release.values:
         return ()
-    for key in list(workspace.of_type("ElementwiseBinary")):
+    for key in workspace.order():
+        if workspace.type(key) != "ElementwiseBinary":
+            continue
         info = (*workspace.outputs(key), None)[0]
         if info is None or info.data_type not in FLOATS or workspace.param(key, "operation") != "SqDiff":
             continue

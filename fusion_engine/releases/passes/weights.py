@@ -95,6 +95,8 @@ class _Mover:
                 entries: dict[Any, Any] = {**overrides, slot: (False, tensor.info)}
                 workspace.set(key, overrides=FrozenDict(sorted(entries.items())))
         workspace.set(key, constants=FrozenDict(held))
+        if held and workspace.type(key) == "FullyConnected" and not workspace.param(key, "constantWeights"):
+            workspace.set(key, params=workspace.graph.nodes[key]["params"].with_(constantWeights=True))
 
     def _constant(self, key: int, field: str, tensor: Tensor, former: int | None) -> int:
         """The Constant with a tensor; one that replaces another that goes takes its name."""
