@@ -76,7 +76,7 @@ def verify(before: Network, after: Network, *, seed: int = 0, tolerance: float |
 
 
 def _verify(before: Network, after: Network, seed: int, tolerance: float | None) -> Verification:
-    fusions: tuple[Fusion, ...] = tuple(after.graph.get("fusions", ()))
+    fusions = _fusions(after)
     ours, theirs = unfuse(before), unfuse(after)
     if difference(ours, theirs) is None:
         return Verification((), tuple([FusionCheck(fusion, "verified", 0.0) for fusion in fusions]))
@@ -98,6 +98,14 @@ def _verify(before: Network, after: Network, seed: int, tolerance: float | None)
         checked = first
     regions = tuple(one.check for one in checked)
     return Verification(regions, tuple([_of_fusion(fusion, checked, before) for fusion in fusions]))
+
+
+def _fusions(graph: Network) -> tuple[Fusion, ...]:
+    """The records of `fuse`; none where there are none."""
+    found = graph.graph.get("fusions", ())
+    if not isinstance(found, tuple | list) or not all(isinstance(fusion, Fusion) for fusion in found):
+        raise VerifyError("the network's graph['fusions'] is not what fuse leaves: take it out, or leave it as it was")
+    return tuple(found)
 
 
 def _checked(

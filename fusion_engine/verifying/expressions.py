@@ -10,7 +10,7 @@ from fusion_engine.errors import FusionEngineError
 from fusion_engine.network import EMPTY, Network, Source, describe, edges_into, param
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.verifying import elementwise, moving, reducing, weighted
-from fusion_engine.verifying.layer import Inexpressible, Layer, Value
+from fusion_engine.verifying.layer import MOST_ELEMENTS, Inexpressible, Layer, Value
 from fusion_engine.verifying.onnxgraph import OnnxGraph, carried
 
 __all__ = ["EXPRESSIONS", "LayerInexpressible", "express", "output_info"]
@@ -80,6 +80,8 @@ def express(
         outputs = tuple(info for info in infos if info is not None)
         if len(outputs) < len(infos):
             raise LayerInexpressible(graph, key, "the shape of its output is not known")
+        if any(info.elements > MOST_ELEMENTS for info in outputs):
+            raise LayerInexpressible(graph, key, f"its output has more than {MOST_ELEMENTS} elements")
         for slot, name in enumerate(_names(onnx, graph, key, outputs, found)):
             found[Source(key, slot)] = Value(name, outputs[slot])
     return found

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from typing import Any, NoReturn
 
 import numpy as np
@@ -15,10 +16,13 @@ import numpy as np
 from fusion_engine.tensor import FLOATS, Tensor, TensorInfo
 from fusion_engine.verifying.onnxgraph import OnnxGraph, carried, carrier
 
-__all__ = ["QUANTIZED", "Inexpressible", "Layer", "Value", "limits"]
+__all__ = ["MOST_ELEMENTS", "QUANTIZED", "Inexpressible", "Layer", "Value", "limits"]
 
 QUANTIZED = frozenset({"QAsymmU8", "QAsymmS8", "QSymmS8", "QSymmS16"})
 """Quantized data types under their present names."""
+
+MOST_ELEMENTS = 2**28
+"""Largest number of elements of a tensor that is run: 1 GiB of float32."""
 
 _INTEGERS = frozenset({"Signed32", "Signed64"})
 
@@ -209,6 +213,11 @@ class Layer:
         rank = len(self.x.info.shape)
         if rank not in ranks:
             self.refuse(f"its input has rank {rank}, not {' or '.join(map(str, ranks))}")
+
+    def need_room(self, shape: Sequence[int]) -> None:
+        """A tensor on the way must not be larger than what is run."""
+        if prod(shape) > MOST_ELEMENTS:
+            self.refuse(f"it makes a tensor of shape {tuple(shape)} on the way, more than {MOST_ELEMENTS} elements")
 
     def need_shape(self, expected: Sequence[int]) -> None:
         """What the parameters give must be what the output's TensorInfo says."""

@@ -43,6 +43,7 @@ def _pooling(layer: Layer) -> list[str]:
         kernel.append(window)
         strides.append(step)
         ends.append((extent - 1) * step + window)
+    layer.need_room([*shape[:2], *(size + sum(pair) for size, pair in zip(shape[2:], pads, strict=True))])
     x = g.transpose(layer.real(layer.x), first)
     kind = layer.param("poolType")
     lowest = float(np.finfo(np.float32).min)

@@ -26,7 +26,7 @@ from fusion_engine.engine import LayerRef
 from fusion_engine.network import Network, Source, consumers, describe, edges_into
 from fusion_engine.tensor import FLOATS, TensorInfo
 from fusion_engine.verifying.expressions import EXPRESSIONS, LayerInexpressible, express, output_info
-from fusion_engine.verifying.layer import Value
+from fusion_engine.verifying.layer import MOST_ELEMENTS, Value
 from fusion_engine.verifying.measure import Measure, measure
 from fusion_engine.verifying.onnxgraph import Array, OnnxGraph, Session, carrier
 from fusion_engine.verifying.pairing import Pairing, value_numbers
@@ -238,6 +238,8 @@ class Regions:
                 result = self._run(claim, parts)
             except LayerInexpressible as error:
                 pair = self._pair_of(error.key, opened)
+                if pair is None and isinstance(result, Measure):
+                    break  # it cannot be looked at more closely
                 if pair is None:
                     return self._checks(owner, first, RegionCheck((), (), "unverified", reason=error.reason))
                 opened.discard(pair)
@@ -288,6 +290,8 @@ class Regions:
                 name, info = part.cuts[source], output_info(side.graph, source)
                 if info is None:
                     raise LayerInexpressible(side.graph, source.layer, "the shape of its output is not known")
+                if info.elements > MOST_ELEMENTS:
+                    raise LayerInexpressible(side.graph, source.layer, f"it gives more than {MOST_ELEMENTS} elements")
                 variables.setdefault(name, info)
                 known[source] = Value(onnx.input(name, info.shape, carrier(info)), info)
             corners.see(side.graph, part.layers)

@@ -174,6 +174,10 @@ def _transpose_convolution(layer: Layer) -> list[str]:
     wanted = [layer.out.shape[axis] for axis in _first(layout)]
     if shape[1] != i or wanted[:2] != [shape[0], o]:
         layer.refuse(f"weights {weights.info.shape} make {layer.out.shape} of {layer.x.info.shape} in {layout}")
+    layer.need_room(
+        [*wanted[:2], *((size - 1) * w.stride + w.kernel for size, w in zip(shape[2:], windows, strict=True))]
+    )
+    layer.need_room([*wanted[:2], *(w.before + extent for w, extent in zip(windows, wanted[2:], strict=True))])
     spread = g.op(
         "ConvTranspose",
         g.transpose(layer.real(layer.x), _first(layout)),

@@ -244,6 +244,33 @@ def test_a_region_that_cannot_be_expressed_is_unverified() -> None:
     assert "StandIn layer 1 'foreign' cannot be expressed: there is no expression for StandIn" in check.reason
 
 
+def test_a_difference_under_a_layer_that_nothing_is_known_of_is_a_failure() -> None:
+    """The region can be run and differs; what is above it cannot be looked at."""
+    net = Net()
+    foreign = net.stand_in(net.input((1, 4)), outputs=[(1, 4)], name="foreign")
+    net.output(net.activation(net.activation(foreign, name="relu"), "Square"))
+    checked(net.graph, rule_of(dropped, 'Activation[activationFunction == "ReLu"]'), "failed")
+
+
+def test_what_is_too_large_is_not_run() -> None:
+    net = Net()
+    x = net.input((2**15, 2**14))
+    net.output(net.activation(net.activation(x), "BoundedReLu", 1.0, -1.0))
+    found = checked(net.graph, "activation-chain", "unverified")
+    assert (
+        found.regions[0].reason == "Input layer 0 'input_0' cannot be expressed: it gives more than 268435456 elements"
+    )
+
+
+def test_records_that_fuse_did_not_leave() -> None:
+    graph = conv_net(normed)
+    fused = fe.fuse(graph, RULES["batch-norm"])
+    for wrong in (3, (1,)):
+        fused.graph["fusions"] = wrong
+        with pytest.raises(fe.VerifyError, match="is not what fuse leaves"):
+            fe.verify(graph, fused)
+
+
 def test_nothing_but_nan_proves_nothing() -> None:
     net = Net()
     product = net.multiplication(net.input((1, 4)), net.constant([np.nan], name="nan"))
