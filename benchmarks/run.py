@@ -1,60 +1,80 @@
-"""Time load, fuse and save over the shared workloads: ``python -m benchmarks.run``.
+"""Measure this project beside its peers: ``python -m benchmarks.run [NAME...] [--quick] [--write]``.
 
-Medians of several runs in this process, in milliseconds; slopes on log-log between sizes, and the
-ratio that tells whether constant data is moved as blocks (64 MiB against 1 MiB, to stay below 100).
+Prints each benchmark's table as soon as it is measured and, at the end, what must hold. With ``--write``, all
+benchmarks are run and ``docs/benchmarks.md`` and the README's table are written. What is not installed (peers: ``pip
+install '.[bench]'``; real Arm NN; the corpus) is skipped, and the tables say so.
 """
 
 from __future__ import annotations
 
-import math
-import statistics
-import time
-from collections.abc import Callable
-from typing import Any
+import argparse
+import json
+import os
+import platform
+from dataclasses import asdict
 
-import fusion_engine as fe
-from benchmarks.workloads import chain, weights
+from benchmarks.harness import PLACE, Measured
+from benchmarks.measures import BENCHMARKS, Scale
+from benchmarks.tables import checklist, print_section, write
 
-SIZES = (1_000, 3_000, 10_000)
-
-
-def median(work: Callable[[], Any], repeats: int = 3) -> float:
-    """Median wall time in milliseconds."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        work()
-        times.append(1000 * (time.perf_counter() - start))
-    return statistics.median(times)
+QUICK = Scale(repeats=3, largest=10_000, limit=20.0, mebibytes=256, every=20)
+RESULTS = PLACE / "results.json"
 
 
-def chains() -> None:
-    """The stages on Conv-BatchNorm-ReLU chains, with their slopes."""
-    rules = fe.load_rules("armnn")
-    stages: dict[str, list[float]] = {"load": [], "fuse": [], "save": []}
-    for size in SIZES:
-        data = fe.dumps(chain(size))
-        graph = fe.loads(data)
-        fused = fe.fuse(graph, rules)
-        assert len(fused.graph["fusions"]) == size // 3
-        stages["load"].append(median(lambda data=data: fe.loads(data)))  # type: ignore[misc]
-        stages["fuse"].append(median(lambda graph=graph: fe.fuse(graph, rules)))  # type: ignore[misc]
-        stages["save"].append(median(lambda fused=fused: fe.dumps(fused)))  # type: ignore[misc]
-    print("chain".ljust(8), *(f"{size:>10,}" for size in SIZES), "     slope")
-    for stage, times in stages.items():
-        slope = math.log(times[-1] / times[0]) / math.log(SIZES[-1] / SIZES[0])
-        print(stage.ljust(8), *(f"{t:>10.1f}" for t in times), f"{slope:>10.2f}")
+def main() -> None:
+    """Run the benchmarks that are named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure fusion-engine and its peers.")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument("--quick", action="store_true", help="fewer runs, smaller networks: minutes, and less exact")
+    parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and the README's table")
+    parser.add_argument("--repeats", type=int, help="runs of each tool, whose median counts")
+    parser.add_argument("--from-last", action="store_true", help="measure nothing: tables of the last run")
+    options = parser.parse_args()
+    for name in options.names:
+        if name not in BENCHMARKS:
+            parser.error(f"there is no benchmark {name}: {', '.join(BENCHMARKS)}")
+    if options.write and (options.names or options.quick):
+        parser.error("--write is for all benchmarks at full scale: numbers in one table come from one run")
+    scale = QUICK if options.quick else Scale()
+    if options.repeats:
+        scale = Scale(options.repeats, scale.largest, scale.limit, scale.mebibytes, scale.every)
+    if options.from_last:
+        kept = json.loads(RESULTS.read_text("utf-8"))
+        machine, repeats = kept["machine"], kept["repeats"]
+        results = {
+            name: {tool: Measured(**one) for tool, one in section.items()} for name, section in kept["results"].items()
+        }
+    else:
+        results, machine, repeats = {}, _machine(), scale.repeats
+        print(machine, flush=True)
+        for name in options.names or BENCHMARKS:
+            for title, section in BENCHMARKS[name](scale).items():
+                results[title] = section
+                if not title.startswith(("command", "corpus ")):
+                    print_section(title, section)
+        PLACE.mkdir(parents=True, exist_ok=True)
+        plain = {name: {tool: asdict(one) for tool, one in section.items()} for name, section in results.items()}
+        RESULTS.write_text(json.dumps({"machine": machine, "repeats": repeats, "results": plain}), "utf-8")
+    print(f"\n{checklist(results)}\n\nload average at the end: {os.getloadavg()[0]:.1f}")
+    if options.write:
+        for path in write(results, machine, repeats):
+            print(f"{path} is written")
 
 
-def blocks() -> None:
-    """Load and save of large constants."""
-    times = []
-    for size in (1, 64):
-        data = fe.dumps(weights(size))
-        times.append(median(lambda data=data: fe.dumps(fe.loads(data)), 9))  # type: ignore[misc]
-    print(f"\n1 MiB {times[0]:.2f} ms, 64 MiB {times[1]:.2f} ms: ratio {times[1] / times[0]:.0f}")
+def _machine() -> str:
+    """What the numbers were made on."""
+    model = "unknown processor"
+    try:
+        with open("/proc/cpuinfo", encoding="utf-8") as lines:
+            model = next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), model)
+    except OSError:
+        pass
+    load = os.getloadavg()[0]
+    return (
+        f"{os.cpu_count()} cores of {model}, Python {platform.python_version()}, {platform.system()} "
+        f"{platform.release().split('-')[0]}; load average at the start {load:.1f}."
+    )
 
 
 if __name__ == "__main__":
-    chains()
-    blocks()
+    main()
