@@ -51,8 +51,6 @@ def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
         raise Wrong(printable(str(error))) from error
     if errors:
         raise Wrong(*map(rule_error, errors))
-    if not rules:
-        raise Wrong(f"there is no rule in {printable(', '.join(sources))}")
     return rules, [RuleFile(file.name, sha256(file.data).hexdigest()) for file in files]
 
 

@@ -7,7 +7,7 @@ a chain lacks it the value is unknown there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
 from fusion_engine.errors import nearest
@@ -15,6 +15,7 @@ from fusion_engine.language.names import Quantity, find_quantity, quantities
 from fusion_engine.language.pattern import AllOf, AnyOf, Constraint, Definition, Operand, Test
 from fusion_engine.language.steps import Steps, run
 from fusion_engine.language.tree import And, Comparison, Condition, Constant, Parameter, Value
+from fusion_engine.schema import schema
 
 __all__ = ["Chain", "Report", "constraints"]
 
@@ -180,9 +181,12 @@ class _Checker:
             return f"{self.name} has no {parameter.name!r}: nothing it stands for holds an Activation"
         known = sorted({name for chain in self.chains for name in quantities(chain.types[chain.low or 0])})
         near = nearest(parameter.name, known)
-        return (
-            f"{self.name} has no {parameter.name!r}{near or ': it has ' + ', '.join(n for n in known if '.' not in n)}"
-        )
+        if self.name not in schema().layers and all(chain == Chain(("StandIn",), 0, False) for chain in self.chains):
+            return (
+                f"{self.name} is an opaque layer and has no {parameter.name!r}{near}: "
+                "ask for it in the rule that makes it"
+            )
+        return f"{self.name} has no {parameter.name!r}{near or ': it has ' + ', '.join(_overview(known))}"
 
     # Kinds
 
@@ -208,6 +212,14 @@ class _Checker:
                     return self.report(side, reason)
         return None
 
+
+def _overview(names: Sequence[str]) -> Iterator[str]:
+    """Names without their parts, those of tensors last, as ``input.``."""
+    yield from (name for name in names if "." not in name)
+    yield from dict.fromkeys(f"{head}." for head, _, tail in (n.partition(".") for n in names) if head in _TENSORS)
+
+
+_TENSORS = ("bias", "input", "output", "weights")
 
 _FAMILIES = {
     "int": "number",

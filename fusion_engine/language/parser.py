@@ -31,7 +31,16 @@ from fusion_engine.language.tree import (
     Value,
 )
 
-__all__ = ["MAX_NESTING", "SYNTAX_VERSIONS", "parse", "parse_alternatives", "unparse"]
+__all__ = [
+    "MAX_NESTING",
+    "SCOPES_ARE",
+    "SCOPE_WORDS",
+    "SYNTAX_VERSIONS",
+    "parse",
+    "parse_alternatives",
+    "scope_like",
+    "unparse",
+]
 
 SYNTAX_VERSIONS = (1, 2)
 
@@ -41,6 +50,28 @@ MAX_NESTING = 1000
 DATA_TYPE_SCOPES = ("fp16", "fp32")
 LAYOUT_SCOPES = ("nchw", "nhwc")
 SCOPE_WORDS = frozenset({*DATA_TYPE_SCOPES, *LAYOUT_SCOPES})
+SCOPES_ARE = 'scopes are fp16| and fp32|, |nchw| and |nhwc|, or both, as fp16|nchw|; others are conditions, as \
+[output.dataType == "QAsymmU8"]'
+"""What is said of a word that was meant for a scope."""
+
+_SCOPE_LIKE = re.compile(r"(?:b?fp?|float|u?int|[qs][a-z]*|f)[0-9]+|n[dchw]{2,4}", re.IGNORECASE)
+
+_BEHIND_ROOT = {
+    "!": "the root is never kept: marks stand in braces",
+    ":": "ranges stand in braces",
+    ",": "a rule has one root: what feeds it stands in braces",
+    "|": "a rule has one root: give alternatives as a list of matches, each of them whole",
+    "{": "braces come once, and last",
+    "[": "a condition stands before the braces",
+}
+"""What may be wrong behind the root, by the sign that is found there."""
+
+_BEFORE_ROOT = {
+    "?": "the root has a type: ? stands in braces",
+    "(": "the root has a type: groups stand in braces",
+    "|": SCOPES_ARE,
+}
+"""What may be wrong where the root's type is missing."""
 
 _COMPARISONS = frozenset({"<", ">", "<=", ">=", "==", "<>"})
 _MISTAKEN = {"=": " (equal is ==)", "!": " (not equal is <>)"}
@@ -68,7 +99,8 @@ def parse(text: str, syntax_version: int = 2) -> Rule:
     """
     parser = _Parser(text, syntax_version)
     rule: Rule = run(parser.rule(rooted=True))
-    parser.finish("the end of the rule")
+    if parser.tokens.peek().kind != "end":
+        parser.tokens.fail("the end of the rule", parser.behind_root(rule))
     return rule
 
 
@@ -88,6 +120,17 @@ def parse_alternatives(text: str, syntax_version: int = 2) -> tuple[Rule, ...]:
     return tuple(rules)
 
 
+def scope_like(word: str) -> bool:
+    """Whether a name that is no layer type looks as if it was meant for a scope.
+
+    Examples
+    --------
+    >>> [word for word in ("fp8", "NHCW", "int8", "ReLu6", "conv") if scope_like(word)]
+    ['fp8', 'NHCW', 'int8']
+    """
+    return word.lower() in SCOPE_WORDS or _SCOPE_LIKE.fullmatch(word) is not None
+
+
 class _Parser:
     """Recursive descent, one method a production, run as `Steps`."""
 
@@ -97,6 +140,21 @@ class _Parser:
         self.scoped = syntax_version == 2
         self.open: list[Token] = []
         self.depth = 0
+
+    def behind_root(self, rule: Rule) -> str:
+        """What may be meant by what stands behind a rule that could have ended."""
+        kind = self.tokens.peek().kind
+        bare = rule.condition is None and rule.inputs is None
+        if kind == "|" and bare:
+            if rule.type in SCOPE_WORDS and not self.scoped:
+                return "scopes belong to syntax version 2"
+            if rule.type in DATA_TYPE_SCOPES:
+                return "the data type comes before the layout, as fp16|nchw|"
+            if scope_like(rule.type):
+                return f"{rule.type!r} is no scope: {SCOPES_ARE}"
+        if kind == "[" and rule.inputs is None:
+            return "a layer has one condition: join its tests by &&"
+        return _BEHIND_ROOT.get(kind, "")
 
     def finish(self, expected: str) -> None:
         if self.tokens.peek().kind != "end":
@@ -132,7 +190,7 @@ class _Parser:
         scope = self.scope(rooted) if self.scoped else None
         name = self.tokens.take_if("id")
         if name is None:
-            self.tokens.fail("a layer type")
+            self.tokens.fail("a layer type", _BEFORE_ROOT.get(self.tokens.peek().kind, "") if rooted else "")
         start = scope.span.start if scope else name.span.start
         end = name.span.end
         condition: Condition | None = None

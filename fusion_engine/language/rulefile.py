@@ -224,6 +224,11 @@ def _read(source: Source) -> _File:
         _read_toml(file)
     else:
         file.report(0, "the name of a rule file ends in .toml or .rules")
+    if not file.drafts and not file.errors:
+        how = "write one on a line, as Activation{Convolution2d}"
+        if not source.name.endswith(".rules"):
+            how = 'begin each with [[rule]], and below it match = "Activation{Convolution2d}"'
+        file.report(0, f"there is no rule in the file: {how}")
     return file
 
 

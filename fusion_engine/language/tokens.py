@@ -102,10 +102,11 @@ class Tokens:
         """The next token where it is of that kind, and then consumed."""
         return self.take() if self.peek().kind == kind else None
 
-    def fail(self, expected: str) -> NoReturn:
-        """Raise the RuleError at the next token that says what was expected there."""
+    def fail(self, expected: str, hint: str = "") -> NoReturn:
+        """Raise the RuleError at the next token that says what was expected there, and what may be wrong."""
         token = self.peek()
-        fail(self.text, token.span.start, f"expected {expected}, found {shown(token)}")
+        found = f"expected {expected}, found {shown(token)}"
+        fail(self.text, token.span.start, f"{found} ({hint})" if hint else found)
 
     def _read(self) -> Token:
         try:

@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 
 from fusion_engine.errors import RuleError, nearest
 from fusion_engine.language.conditions import Chain, Report, constraints
-from fusion_engine.language.parser import SCOPE_WORDS, parse_alternatives
+from fusion_engine.language.parser import SCOPE_WORDS, SCOPES_ARE, parse_alternatives, scope_like
 from fusion_engine.language.pattern import Constraint
 from fusion_engine.language.steps import Steps, run
 from fusion_engine.language.tokens import place
@@ -352,6 +352,8 @@ class Vocabulary:
     def _unknown(self, name: str, own: str | None, hint: str) -> str:
         if name in SCOPE_WORDS:
             return f"{name!r} is no layer type: a scope such as fp16|nchw| stands right before one, in syntax version 2"
+        if scope_like(name):
+            return f"{name!r} is neither a layer type nor a scope: {SCOPES_ARE}"
         known = sorted({*schema().layers, *self._texts, *self.results} - {own})
         return f"{name!r} is no layer type, vocabulary name or result of a rule{hint}{nearest(name, known)}"
 

@@ -182,7 +182,7 @@ def test_dry_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["fuse", "models", "--out", "o", "--rules", "npuu"], "did you mean 'npu'"),
         (["fuse", "models", "--out", "o", "--rules", "missing.toml"], "missing.toml"),
         (["fuse", "models", "--out", "o", "--rules", "broken.toml"], "broken.toml:2:26"),
-        (["fuse", "models", "--out", "o", "--rules", "empty.toml"], "there is no rule in empty.toml"),
+        (["fuse", "models", "--out", "o", "--rules", "empty.toml"], "empty.toml:1:1: there is no rule in the file"),
         (["fuse", "models", "--out", "o", "--report", "models"], "is a directory"),
         (["fuse", "models", "--out", "o", "--report", ""], "say where the report goes"),
         (

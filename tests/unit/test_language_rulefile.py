@@ -83,10 +83,29 @@ def test_a_file_that_cannot_be_opened(tmp_path: Path) -> None:
 def test_a_huge_file_is_refused(tmp_path: Path) -> None:
     (error,) = check_file(write(tmp_path / "huge.toml", "#" * (MAX_BYTES + 1)))
     assert error.reason == f"the rule file is larger than {MAX_BYTES} bytes: split it"
-    assert check_file(write(tmp_path / "large.toml", "#" * MAX_BYTES)) == []
+    assert check_file(write(tmp_path / "large.toml", RULE + "#" * (MAX_BYTES - len(RULE)))) == []
 
 
 # Loading
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("a.toml", "", "begin each with [[rule]]"),
+        ("a.toml", "[layers]\nrelu = 'Activation'\n", "begin each with [[rule]]"),
+        ("a.rules", "# nothing\n\n", "write one on a line"),
+    ],
+)
+def test_a_file_without_a_rule_is_an_error_wherever_it_is_read(tmp_path: Path, name: str, text: str, hint: str) -> None:
+    path = write(tmp_path / name, text)
+    (error,) = check_file(path)
+    assert f"there is no rule in the file: {hint}" in error.reason
+    assert (error.line, error.column) == (1, 1)
+    with pytest.raises(RuleError, match="there is no rule in the file"):
+        load_rules(path)
+    with pytest.raises(RuleError, match="there is no rule in the file"):
+        load_rules("armnn", path)
 
 
 def test_results_are_known_across_the_files_of_a_call(tmp_path: Path) -> None:

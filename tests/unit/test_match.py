@@ -14,6 +14,7 @@ from fusion_engine import FuseError, FusingRule
 from fusion_engine.match import Match, Miss, StepLimitError, compile_rule, explain
 from fusion_engine.match.machine import MAX_STEPS, STEPS_PER_INPUT
 from fusion_engine.network import EMPTY, FrozenDict
+from fusion_engine.search import search
 from fusion_engine.tensor import TensorInfo
 from fusion_engine.workspace import Workspace
 from tests.support.nets import Net
@@ -290,6 +291,23 @@ def test_a_root_with_too_many_steps_is_explained_by_that() -> None:
     assert (miss.layer, miss.pattern, miss.span) == (concat, None, None)
     assert miss.reason.startswith("rule 'many' takes more than 10240 steps at layer")
     assert explain(compile_rule(FusingRule("Concat{Activation|?:0~}")), Workspace(net.graph), concat) is None
+
+
+def test_a_search_tells_the_roots_that_it_cannot_decide() -> None:
+    net = Net()
+    relu = net.activation(net.input(SHAPE))
+    concat = net.layer("Concat", outputs=(TensorInfo(SHAPE),))
+    net.graph.add_edge(relu, concat, slots=tuple((0, slot) for slot in range(30)))
+    other = net.layer("Concat", relu, net.input(SHAPE), outputs=(TensorInfo(SHAPE),))
+    top = net.layer("Concat", concat, other, outputs=(TensorInfo(SHAPE),))
+    rule = FusingRule(["Concat{Activation, Activation!|?:2~}", "Concat{?, ?}"], group="It", name="many")
+    undecided: list[str] = []
+    places = list(search(net.graph, rule, undecided))
+    assert [place.layers[0].index for place in places] == [other, top]
+    (text,) = undecided
+    assert f"steps at layer {concat} " in text
+    with pytest.raises(StepLimitError):
+        list(search(net.graph, rule))
 
 
 def test_bindings_come_one_by_one() -> None:
