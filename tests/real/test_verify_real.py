@@ -549,7 +549,7 @@ def test_corpus(real_armnn: RealArmnn, corpus: Path, manifest: dict[str, dict[st
     """Whole networks, each by the release that made it."""
     done = []
     for name, entry in manifest.items():
-        if entry["bytes"] > 600_000 or entry["num_layers"] > 300 or name in SKIPPED:
+        if entry["bytes"] > 300_000 or entry["num_layers"] > 300 or name in SKIPPED:
             continue
         graph = fe.load(corpus / name)
         release = next((r for r in BOTH if r in entry["made_by"] and entry["run"].get(r, {}).get("runs")), None)
@@ -568,15 +568,16 @@ def test_corpus(real_armnn: RealArmnn, corpus: Path, manifest: dict[str, dict[st
 
 
 def test_what_the_shipped_rules_do_to_the_corpus_is_verified(corpus: Path, manifest: dict[str, dict[str, Any]]) -> None:
+    folds, both = fe.load_rules("armnn"), fe.load_rules("armnn", "npu")
     counts: Counter[str] = Counter()
     for name, entry in manifest.items():
         if entry["num_layers"] > 600:
             continue
         graph = fe.load(corpus / name)
-        for rules in (["armnn"], ["armnn", "npu"]):
-            fused = fe.fuse(graph, fe.load_rules(*rules))
-            if fused.graph["fusions"]:
-                found = fe.verify(graph, fused)
-                assert found.status == "verified", (name, rules, [r for r in found.regions if r.status != "verified"])
-                counts.update(check.status for check in found.fusions)
-    assert counts["verified"] > 1000
+        fused = fe.fuse(graph, both if "20.08" in name else folds)
+        if fused.graph["fusions"]:
+            found = fe.verify(graph, fused)
+            assert found.status == "verified", (name, [r for r in found.regions if r.status != "verified"])
+            counts.update(check.status for check in found.fusions)
+    assert set(counts) == {"verified"}
+    assert counts["verified"] > 500
