@@ -222,9 +222,10 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     --------
     >>> import fusion_engine as fe
     >>> graph = fe.load("examples/models/digits.armnn")
-    >>> rule = fe.FusingRule("Activation{Convolution2d}", into="ConvRelu")
-    >>> [fusion.result for fusion in fe.fuse(graph, rule).graph["fusions"]]
-    []
+    >>> rule = fe.FusingRule("Activation{FullyConnected}", into="DenseRelu")
+    >>> for fusion in fe.fuse(graph, rule).graph["fusions"]:
+    ...     print(fusion)
+    DenseRelu: DenseRelu from layer 14 'dense12/relu' Activation; layer 13 'dense12' FullyConnected
     """
     chosen = _rules(rules)
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
