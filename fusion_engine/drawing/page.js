@@ -287,7 +287,11 @@
   function follow(leader) {
     const from = leader.number, other = panes[1 - from];
     const [width, height] = leader.size;
-    const cx = (width / 2 - leader.x) / leader.scale, cy = (height / 2 - leader.y) / leader.scale;
+    // What lies beside what is told at the top of the panes while the network's top is in view, at their foot
+    // when its end is, and in between in between.
+    const hidden = leader.side.height * leader.scale - height;
+    const part = hidden > 0 ? clamp(-leader.y / hidden, 0, 1) : 0;
+    const cx = (width / 2 - leader.x) / leader.scale, cy = (height * part - leader.y) / leader.scale;
     let dx = 0, dy = 0, sum = 0;
     for (const pair of anchors) {
       const [[ax, ay], [bx, by]] = [pair[from], pair[1 - from]];
@@ -296,7 +300,9 @@
       dy += weight * (by - ay);
       sum += weight;
     }
-    if (sum) other.centre([cx + dx / sum, cy + dy / sum, 0, 0], leader.scale, false);
+    if (!sum) return;
+    const x = (cx + dx / sum) * leader.scale, y = (cy + dy / sum) * leader.scale;
+    other.move(other.size[0] / 2 - x, other.size[1] * part - y, leader.scale, false);
   }
 
   // Choosing a layer

@@ -50,7 +50,6 @@ FAMILIES: dict[str, tuple[str, ...]] = {
     "pool": ("Pooling2d", "Pooling3d", "Mean", "Reduce", "ArgMinMax"),
     "shape": (
         "BatchToSpaceNd",
-        "BroadcastTo",
         "Concat",
         "DepthToSpace",
         "Gather",
