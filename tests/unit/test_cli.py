@@ -268,7 +268,7 @@ def test_inspect(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "          Input               1",
         "          Output              1",
         "loads in  20.02 to 24.08",
-        "not in    seed: its layers are numbered as in the current dialect; and 2 more: --json has all",
+        "not in    seed: its layers are numbered as in the current dialect; and 4 more: --json has all",
         "not in    19.02: its layers are numbered as in the current dialect; and 2 more: --json has all",
         "not in    19.05 to 19.11: its inputIds and outputIds are binding ids, and the reader takes them as indices "
         "(possible since 20.02)",
