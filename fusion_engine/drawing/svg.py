@@ -44,7 +44,7 @@ def colours(rule: int) -> tuple[str, str, str]:
     Examples
     --------
     >>> colours(0)
-    ('#eaf1fa', '#c2d8f0', '#266bba')
+    ('#ebf2fa', '#c2d7f0', '#266bba')
     """
     hue = _HUES[rule] if rule < len(_HUES) else (rule * 137.508 + 17) % 360
     return (_hex(hue, 0.6, 0.95), _hex(hue, 0.6, 0.85), _hex(hue, 0.66, 0.44))
