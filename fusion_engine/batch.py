@@ -25,6 +25,7 @@ __all__ = [
     "Change",
     "Found",
     "Job",
+    "aiming",
     "attempt",
     "converting",
     "find_models",
@@ -224,17 +225,14 @@ def _blind_to_case(folder: str) -> bool:
 # What is done
 
 
-def fusing(rules: Sequence[FusingRule], release: str | None = None) -> Change:
-    """The change that applies rules, and aims the result at a release of Arm NN where one is given."""
+def fusing(rules: Sequence[FusingRule]) -> Change:
+    """The change that applies rules."""
 
     def change(graph: Network) -> tuple[Network, bool]:
         from fusion_engine import fuse
 
         fused = fuse(graph, rules)
-        if release is None:
-            return fused, bool(fused.graph["fusions"])
-        aimed, changed = converting(release)(fused)
-        return aimed, changed or bool(fused.graph["fusions"])
+        return fused, bool(fused.graph["fusions"])
 
     return change
 
@@ -276,6 +274,20 @@ def converting(release: str) -> Change:
         return aimed, not kept
 
     return change
+
+
+def aiming(change: Change, release: str | None) -> Change:
+    """A change whose result is carried to a release of Arm NN, where one is given."""
+    if release is None:
+        return change
+    convert = converting(release)
+
+    def aimed(graph: Network) -> tuple[Network, bool]:
+        result, changed = change(graph)
+        converted, other = convert(result)
+        return converted, changed or other
+
+    return aimed
 
 
 def _untagged(graph: Network) -> bool:

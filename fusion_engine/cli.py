@@ -228,17 +228,18 @@ def _seconds(text: str) -> float:
 
 
 def _fuse(arguments: argparse.Namespace, console: Console) -> int:
-    from fusion_engine.batch import fusing, verifying
+    from fusion_engine.batch import aiming, fusing, verifying
     from fusion_engine.choosing import chosen_rules
     from fusion_engine.report import Report
     from fusion_engine.tables import statistics_lines
 
     rules, files = rules_of(arguments.rules or ["armnn"])
     rules = chosen_rules(rules, arguments.only or (), arguments.skip or ())
-    change = fusing(rules, _release(arguments.release))
+    change = fusing(rules)
     _check_verification(arguments)
     if arguments.verify:
         change = verifying(change, arguments.tolerance)
+    change = aiming(change, _release(arguments.release))
     report = Report(files)
     pages = None if arguments.diff is None else DiffPages(arguments.diff)
     change = change if pages is None else pages.keeping(change)
