@@ -14,7 +14,8 @@ PAGES = [DOCS / name for name in NAMED if (DOCS / name).exists()] + sorted((DOCS
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(DOCS).as_posix() for page in PAGES])
 def test_a_page_runs(page: Path, tmp_path: Path) -> None:
-    assert run(page, tmp_path) == []
+    differences = run(page, tmp_path)
+    assert not differences, "\n\n".join(differences)
 
 
 def test_a_command_and_what_it_prints() -> None:
