@@ -44,7 +44,6 @@ REFUSED_BY_20_08 = {
     "handmade-23.08/new_dynamic_weights.armnn": "Convolution2d whose weights or bias are computed",
     "handmade-23.08/new_layer_zoo.armnn": "ChannelShuffle",
     "handmade-23.08/new_unidirectional_sequence_lstm.armnn": "UnidirectionalSequenceLstm",
-    "handmade-23.08/pooling_l2.armnn": "Pooling2d that pools by L2",
 }
 """What 20.08 cannot hold, and what the refusal names."""
 

@@ -389,7 +389,6 @@ def test_comparisons(operation: str, old: str) -> None:
         ("Tile", {"m_Multiples": [1, 1, 1, 1]}, "23.05", "Tile: there is no such layer (possible since 23.08)"),
         ("Activation", {"activationFunction": "SoftReLu"}, "24.08", "which every release reads as a Sigmoid"),
         ("Activation", {"activationFunction": "Elu"}, "20.02", "the ActivationFunction Elu (possible since 20.05)"),
-        ("Pooling2d", {"poolType": "L2"}, "20.08", "Pooling2d that pools by L2"),
     ],
 )
 def test_what_has_no_other_spelling_is_refused(kind: str, params: dict[str, Any], release: str, words: str) -> None:
@@ -409,6 +408,38 @@ def test_squared_differences() -> None:
     assert found.edges[difference, key]["slots"] == ((0, 0), (0, 1))
     assert [source.layer for _, source in edges_into(found, difference)] == [x, y]
     assert types(fe.convert(net.graph, "23.08")) == types(net.graph)
+
+
+def test_l2_pooling() -> None:
+    net = Net()
+    x = net.input((1, 4, 4, 1))
+    params = {"poolType": "L2", "poolWidth": 2, "poolHeight": 2, "strideX": 2, "strideY": 2}
+    key = net.layer("Pooling2d", x, outputs=[(1, 2, 2, 1)], params=params, name="l2")
+    net.output(key)
+    found = fe.convert(net.graph, "20.08")
+    squared, averaged = named(found, "l2/squared"), named(found, "l2/averaged")
+    assert set(found.edges) == {(x, squared), (squared, averaged), (averaged, key), (key, 2)}
+    assert found.nodes[squared]["params"]["activationFunction"] == "Square"
+    assert found.nodes[squared]["outputs"] == net.graph.nodes[x]["outputs"]
+    assert found.nodes[averaged]["params"] == {**params, "poolType": "Average"}
+    assert found.nodes[averaged]["outputs"] == net.graph.nodes[key]["outputs"]
+    assert found.nodes[key]["params"]["activationFunction"] == "Sqrt"
+    assert types(fe.convert(net.graph, "22.02")) == types(net.graph)
+    for node in net.graph.nodes.values():
+        node["outputs"] = tuple(TensorInfo(info.shape, "QAsymmU8", 1.0) for info in node["outputs"])
+    with pytest.raises(fe.ConversionError, match="Pooling2d that pools by L2"):
+        fe.convert(net.graph, "20.08")
+
+
+def test_l2_pooling_in_an_opaque_layer() -> None:
+    net = Net()
+    x = net.input((1, 2, 2, 1))
+    pool = net.layer("Pooling2d", x, params={"poolType": "L2", "poolWidth": 1, "poolHeight": 1}, name="l2")
+    root = net.activation(pool, name="relu")
+    net.output(root)
+    found = fe.convert(fuse_layers(net.graph, [root, pool], "Block"), "20.08")
+    assert fed(found, root)[0] == "Input"
+    assert fe.equal(fe.unfuse(found), fe.convert(net.graph, "20.08"))
 
 
 def test_a_quantized_squared_difference_is_refused() -> None:
