@@ -245,7 +245,8 @@
         for (const area of this.side.areas) this.dab(pen, area.frame, data.rules[area.colour].colours[1], ratio, 1);
         for (const layer of this.boxes) {
           const lit = hits.has(`${this.number} ${layer.key}`);
-          const colour = layer.colour === null ? "#a9b4bf" : data.rules[layer.colour].colours[2];
+          const plain = data.rules.length ? "#a9b4bf" : data.stripes[layer.family];
+          const colour = layer.colour === null ? plain : data.rules[layer.colour].colours[2];
           this.dab(pen, layer.frame, lit ? "#e0a100" : colour, ratio, lit ? 3 : 1);
         }
         const home = chosen && chosen.side === this.number && this.home(chosen.key);
@@ -326,16 +327,17 @@
     for (const each of panes) {
       const mates = typeof layer.group === "number" ? each.inGroup(layer.group) : [];
       for (const mate of mates) each.elements.get(mate.key).classList.add("mate");
-      if (each !== pane && look) {
-        const twin = each.layers.has(key) && each.home(key) ? key : mates.length ? mates[0].key : null;
-        if (twin !== null) {
-          const linked = byId("linked").checked && root.dataset.view === "both";
-          if (linked && each.shown) { pane.reveal(key, false); follow(pane); }
-          each.reveal(twin, false);
-        }
+    }
+    if (look) {
+      pane.reveal(key, false);
+      const other = both ? panes[1 - side] : null;
+      if (other && other.shown) {
+        if (byId("linked").checked) follow(pane);
+        const mates = typeof layer.group === "number" ? other.inGroup(layer.group) : [];
+        if (other.home(key)) other.reveal(key, false);
+        else if (mates.length) other.reveal(mates[0].key, false);
       }
     }
-    if (look) pane.reveal(key, false);
     const name = layer.name ? ` ${layer.name}` : "";
     byId("said").textContent = `layer ${key}, ${layer.title}${name}`;
     tell(side, layer);
@@ -422,14 +424,11 @@
         both ? make("tr", {}, make("th", {}), data.sides.map((side) => make("td", {}, side.name))) : null,
         counts("Layers", "others"), counts("Constants", "constants"), counts("Dialect", "dialect"))),
       section(both ? "Rules that fired" : "Fused layers, by rule", data.rules.map((rule, number) => {
-        const where = rule.groups;
-        const step = (by) => () => {
-          const at = chosen ? where.indexOf(panes[chosen.side].layers.get(chosen.key).group) : -1;
-          toGroup(where[(at + by + where.length + (at < 0 && by < 0 ? 1 : 0)) % where.length]);
-        };
+        const first = groupsInOrder.find((group) => rule.groups.includes(group));
         return make("div", { class: `rule rule${number}` }, make("i", { class: "swatch" }), make("span", {}, rule.name),
           make("small", {}, plural(rule.fusions, "fusion")),
-          make("button", { type: "button", "aria-label": `First of ${rule.name}`, title: "Show the first; n and p lead on", onclick: step(1) }, "›"));
+          first === undefined ? null : make("button",
+            { type: "button", "aria-label": `First of ${rule.name}`, title: "Show the first", onclick: () => toGroup(first) }, "›"));
       })),
       both && !data.rules.length ? make("p", {}, "No rule fired: both networks are the same.") : null,
       section("Not fused", refusals()),
@@ -455,6 +454,10 @@
     return shown.length ? [make("details", { open: shown.length < 6 }, make("summary", {}, plural(data.refusals.length, "match", "matches")), shown)] : [];
   }
 
+  /** Groups that are drawn, from the first layer of the network to the last. */
+  const groupsInOrder = [...new Set(panes.flatMap((pane) => pane.boxes.map((layer) => layer.group)))]
+    .filter((group) => typeof group === "number");
+
   function toGroup(group) {
     const sides = both ? [0, 1] : [0];
     const visible = sides.filter((side) => panes[side].shown && panes[side].inGroup(group).length);
@@ -463,7 +466,7 @@
   }
 
   function stepGroup(by) {
-    const usable = data.groups.map((_, n) => n).filter((n) => panes.some((pane) => pane.inGroup(n).length));
+    const usable = groupsInOrder;
     if (!usable.length) return;
     const group = chosen && panes[chosen.side].layers.get(chosen.key).group;
     const at = usable.indexOf(group);

@@ -28,8 +28,18 @@ MOST_CHARACTERS = 34
 """Characters of a line, a wide one counting as two."""
 
 TITLE_HEIGHT, LINE_HEIGHT, PADDING = 22, 15, 6
-_TITLE_WIDTH, _LINE_WIDTH, _LEAST_WIDTH = 7.6, 6.4, 110
-"""Pixels: per line, and per character of the title and of other lines with a margin for the font at hand."""
+"""Pixels: the title's line, every other line, and around them."""
+
+_TITLE_SIZE, _LINE_SIZE, _LEAST_WIDTH = 12 * 1.12, 11, 134
+"""Pixels: the sizes of the fonts, that of the title with what bold adds; and the width of the smallest box."""
+
+_EMS = {
+    **dict.fromkeys("ijl.,:;'|!()[]/ ·I", 0.36),
+    **dict.fromkeys("frt-", 0.42),
+    **dict.fromkeys("mwMW%@…", 0.98),
+    **dict.fromkeys("×→+=<>~#", 0.84),
+}
+"""Widths of characters in a wide font (Verdana, DejaVu Sans), in ems: whatever the font at hand, text fits its box."""
 
 FAMILIES: dict[str, tuple[str, ...]] = {
     "end": ("Input", "Output"),
@@ -202,12 +212,12 @@ def _box(graph: Network, key: int, shading: Shading) -> Box:
     hint += [*held, *(f"output {slot}: {shape_text(info)}" for slot, info in enumerate(node.get("outputs", ())))]
     short = tuple(shortened(line, MOST_CHARACTERS) for line in lines)
     title = shortened(title, MOST_CHARACTERS - 4)
-    width = max([_LEAST_WIDTH, _columns(title) * _TITLE_WIDTH, *(_columns(line) * _LINE_WIDTH for line in short)])
+    width = max([_ems(title) * _TITLE_SIZE, *(_ems(line) * _LINE_SIZE for line in short)])
     return Box(
         key,
         title,
         short,
-        round(width) + 4 * PADDING,
+        max(_LEAST_WIDTH, round(width) + 4 * PADDING),
         TITLE_HEIGHT + LINE_HEIGHT * len(short) + PADDING,
         "\n".join(line for line in hint if line),
         family(node["type"]),
@@ -266,6 +276,11 @@ def shortened(text: str, most: int) -> str:
         end -= 1
         used += _columns(text[end])
     return f"{text[:start]}…{text[end:]}"
+
+
+def _ems(text: str) -> float:
+    """The width of a text, at most."""
+    return sum(_EMS.get(one) or (0.7 if one.isupper() else 0.64 if one.isascii() else _columns(one)) for one in text)
 
 
 def _columns(text: str) -> int:

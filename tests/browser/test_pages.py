@@ -307,6 +307,31 @@ def test_refusals_are_told_where_they_were(visit: Any, tmp_path: Path) -> None:
     assert "picky: it is <i>too</i> small" in seen.text("#panel")
 
 
+def test_texts_fit_their_boxes(visit: Any, tmp_path: Path) -> None:
+    graph = fe.load(SSD) if SSD.exists() else fe.load(ROOT / "examples" / "models" / "mobilenet.armnn")
+    fe.draw(fe.fuse(graph, fe.load_rules("armnn", "npu")), tmp_path / "x.html")
+    wide = visit(tmp_path / "x.html").page.evaluate(
+        """() => [...document.querySelectorAll(".box")].flatMap(box => {
+            const {x, width} = box.querySelector("rect").getBBox();
+            return [...box.querySelectorAll("text")]
+                .filter(text => text.getBBox().x + text.getBBox().width > x + width).map(text => text.textContent);
+        })"""
+    )
+    assert wide == []
+
+
+def test_groups_are_gone_through_in_the_order_of_the_network(visit: Any, diff: Path) -> None:
+    seen = visit(diff)
+    found = []
+    for _ in range(5):
+        seen.press("n")
+        found.append(int(seen.page.get_attribute(".box.on", "data-layer")))
+    assert found[:4] == sorted(set(found[:4]))
+    assert found[4] == found[0]
+    seen.press("p")
+    assert int(seen.page.get_attribute(".box.on", "data-layer")) == found[3]
+
+
 def test_hostile_names_are_text(visit: Any, tmp_path: Path) -> None:
     fe.draw_diff(hostile_network(), hostile_fused(), tmp_path / "x.html", title=NAMES[1])
     seen = visit(tmp_path / "x.html")
