@@ -163,6 +163,34 @@ def test_the_engines_differ_by_as_much(real_armnn: RealArmnn, corpus: Path) -> N
         assert 0.9 * most < largest[name] <= most
 
 
+@pytest.mark.parametrize(
+    ("target", "runs_on"),
+    [("20.05", "20.08"), ("20.11", "20.08"), ("21.05", "20.08"), ("22.05", "23.08"), ("24.08", "23.08")],
+)
+@pytest.mark.parametrize(
+    "file",
+    [
+        "handmade-20.08/dwconv_bn_relu6_nhwc.armnn",
+        "handmade-23.08/mul_add_const.armnn",
+        "arm-nn-20.08/mlperf_tiny_kws_dscnn_int8.armnn",
+        "arm-nn-23.08/t2o_prelu_fp32.armnn",
+    ],
+)
+def test_neighbours_of_a_release(real_armnn: RealArmnn, corpus: Path, file: str, target: str, runs_on: str) -> None:
+    """Files for releases with the same form as one of the two: each reads what its neighbours write."""
+    converted = fe.convert(fe.load(corpus / file), target)
+    assert converted.graph["feature_versions"] == ((1, 1, 1) if runs_on == "23.08" else (1, 0, 0))
+    same_as_its_maker(real_armnn, corpus, file, converted, runs_on)
+
+
+def test_fully_connected_of_21_08(real_armnn: RealArmnn, corpus: Path) -> None:
+    """Of the layers with weights only these had them on input slots then; 23.08 reads that too."""
+    file = "handmade-20.08/fc_activation_mlp.armnn"
+    converted = fe.convert(fe.load(corpus / file), "21.08")
+    assert sum(node["type"] == "Constant" for node in converted.nodes.values()) == 5
+    same_as_its_maker(real_armnn, corpus, file, converted, "23.08")
+
+
 def test_int8_files_that_loaded_nowhere_run_on_both(real_armnn: RealArmnn, corpus: Path) -> None:
     untagged = "arm-nn-20.08/mlperf_tiny_kws_dscnn_int8.armnn"
     scales = "arm-nn-20.08/terryky_blazeface_front_int8.armnn"
@@ -392,6 +420,30 @@ def test_a_file_says_what_real_readers_do(real_armnn: RealArmnn, corpus: Path) -
                 assert parses
                 found.add((file, release))
     assert found == silent
+
+
+NOT_HELD_BY_20_08 = {
+    "elementwise_unary": "writes it and does not read it",
+    "layernorm_softmax_decomposed": "writes it and does not read it",
+    "pooling_l2": "aborts on pooling by L2",
+    "zoo_fill_rank": "ignores the value",
+    "pad_conv_must_not_fold": "its optimizer loses the padding",
+    "pad_conv_with_own_padding": "its optimizer loses the padding",
+    "terryky_blazeface_front_int8": "insists on other scales of biases",
+}
+"""Files of 20.08 that 20.08 itself does not run, or runs wrongly, and why."""
+
+
+@pytest.mark.parametrize("file", OLD)
+def test_there_and_back(corpus: Path, file: str) -> None:
+    graph = fe.load(corpus / file)
+    new = fe.loads(fe.dumps(graph, release="23.08"))
+    if Path(file).stem in NOT_HELD_BY_20_08:
+        assert not fe.equal(new, graph)
+        return
+    own = "20.08" if graph.graph["feature_versions"][0] else "19.11"
+    assert fe.difference(fe.convert(new, own), graph) is None
+    assert fe.dumps(new, release=own) == fe.dumps(fe.convert(graph, own))
 
 
 def test_the_table_of_the_docs() -> None:
