@@ -21,6 +21,8 @@ from tests.support.real_armnn import SHARED
 
 playwright = pytest.importorskip("playwright.sync_api", reason="there is no playwright: pip install playwright")
 
+pytestmark = pytest.mark.xdist_group("browser")
+
 ROOT = Path(__file__).parents[2]
 SSD = SHARED / "corpus" / "public" / "ssd_mobilenet_v3_small_coco_2019_08_14.armnn"
 
