@@ -93,8 +93,11 @@ def _convert(graph: Network, target: Release) -> Network:
     obstacles += needs_of(workspace.graph).obstacles(target, numbering=False)
     if obstacles:
         raise _refusal(target, _outside(obstacles, opened))
+    added: dict[int, list[int]] = {}
+    for key, (owner, _) in added_layers(workspace).items():
+        added.setdefault(owner, []).append(key)
     for one in reversed(opened):
-        _close(workspace, one)
+        _close(workspace, one, added)
     aliases.run(workspace, target)  # recipes are QAsymmU8
     opaque.settle(workspace)
     fault = opaque.to_dialect(workspace, target.dialect)
@@ -176,11 +179,10 @@ def _outside(obstacles: list[Obstacle], opened: list[Opened]) -> list[Obstacle]:
     return found
 
 
-def _close(workspace: Workspace, one: Opened) -> None:
-    """Make an opaque layer again of what its layers have become."""
-    added = {key: owner for key, owner in added_layers(workspace).items() if key in workspace.graph}
-    keys = [key for key in one.layers if key in workspace.graph]
-    keys += [key for key, (owner, _) in added.items() if owner in one.layers]
+def _close(workspace: Workspace, one: Opened, added: Mapping[int, list[int]]) -> None:
+    """Make an opaque layer again of what its layers have become; ``added`` are new layers by what they belong to."""
+    keys = [*one.layers, *(key for owner in one.layers for key in added.get(owner, ()))]
+    keys = [key for key in keys if key in workspace.graph]
     layers = [key for key in keys if workspace.type(key) != "Constant"]
     inside = set(keys)
     recipe = one.recipe
@@ -204,7 +206,7 @@ def _close(workspace: Workspace, one: Opened) -> None:
     ]
 
     def number(edge: Edge) -> int:
-        owner, first = added.get(edge.layer, (edge.layer, 0))
+        owner, first = added_layers(workspace).get(edge.layer, (edge.layer, 0))
         found: int = numbers.get((owner, first + edge.input_slot), len(numbers))
         return found
 
@@ -214,8 +216,9 @@ def _close(workspace: Workspace, one: Opened) -> None:
     try:
         plan = opaque.check(workspace, match, rule)
     except Refused as refused:
-        raise ModelError(
-            f"the opaque layer {one.name!r} cannot be made again: {refused.reason}",
-            place=workspace.describe(one.layers[0]),
-        ) from None
+        error = ConversionError(
+            f"{_place(one)} cannot be made again of what its layers become (unfuse it first): {refused.reason}"
+        )
+        error.obstacles = (Obstacle(refused.reason, None, (one.layers[0],), (_place(one),)),)
+        raise error from None
     opaque.apply(workspace, match, plan, one.name)

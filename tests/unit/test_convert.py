@@ -766,6 +766,18 @@ def test_refusals_name_layers_inside_opaque_ones() -> None:
     assert obstacle.places == (f"'tile' in layer {root} 'Outer:root'",)
 
 
+def test_an_opaque_layer_that_becomes_a_constant() -> None:
+    net = Net()
+    fill = net.layer("Fill", net.input((2,), "Signed32"), outputs=[TensorInfo((1, 2))], params={"value": 2.0})
+    relu = net.activation(fill, name="relu")
+    net.output(relu)
+    with pytest.raises(fe.ConversionError, match=r"'Block:fill_1' cannot be made again .*unfuse it first") as caught:
+        fe.convert(fuse_layers(net.graph, [fill], "Block"), "20.08")
+    assert caught.value.obstacles[0].layers == (fill,)
+    found = fe.convert(fuse_layers(net.graph, [relu, fill], "Block"), "20.08")
+    assert fe.equal(fe.unfuse(found), fe.convert(net.graph, "20.08"))
+
+
 def test_no_stand_in_before_19_11() -> None:
     net, layers = chain()
     fused = fuse_layers(net.graph, layers, "Block")
