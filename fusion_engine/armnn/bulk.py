@@ -22,6 +22,7 @@ import numpy.typing as npt
 from fusion_engine.armnn.decode import MAX_BUFFER, SIZES, Buffer, Decoder, Union
 from fusion_engine.armnn.dialects import BINDABLE_VTABLE, odd_tags
 from fusion_engine.armnn.files import MappedFile
+from fusion_engine.armnn.sharing import Sharing, info_size
 from fusion_engine.network import EMPTY, FrozenDict, Network
 from fusion_engine.schema import Field, LayerType, Schema, schema
 from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo
@@ -224,6 +225,7 @@ class LayerColumns:
         self.mapped: MappedFile | None = None
         self.facts = schema()
         self.decoder = Decoder(buffer, self.facts)
+        self.sharing = Sharing(self.decoder)
         self.infos: dict[int, TensorInfo] = {}
         self.sources_first = True
         place = self.decoder.peek(self.decoder.root(), self.facts.tables[self.facts.root].by_name["layers"].slot)
@@ -302,7 +304,8 @@ class LayerColumns:
         decode, buffer = self.decoder.table, self.buffer
         if references:
             for layer, position in zip(present.tolist(), found.positions.tolist(), strict=True):
-                params[where[layer]] = decode(name, position)
+                value = params[where[layer]] = decode(name, position)
+                self.sharing.params(kind.descriptor, value)
             return
         alike: dict[tuple[int, bytes], Any] = {}
         rows = zip(
@@ -408,7 +411,8 @@ class LayerColumns:
             place = tables.at(fields["info"].slot)
             _require(np.all(place > 0))
             held.append(columns.follow(place))
-        self._read_infos(np.unique(np.concatenate([places, *held])))
+        positions, uses = np.unique(np.concatenate([places, *held]), return_counts=True)
+        self._read_infos(positions, uses.tolist())
         found: list[dict[str, Tensor] | None] = [None] * len(tensors)
         for (layers, name, tables), positions in zip(pending, held, strict=True):
             place = tables.at(fields["data"].slot)
@@ -441,6 +445,7 @@ class LayerColumns:
             found = columns.follow(place)
             columns.lengths(found, size)
             vectors[where] = found
+            self.decoder.take_blocks(found.tolist(), size)
         buffer, mapped = self.buffer, self.mapped
         whole = {dtype: np.frombuffer(buffer, dtype, columns.size // dtype.itemsize) for dtype in {*DTYPES.values()}}
         kinds: dict[int, tuple[int, tuple[int, ...], int, Any, bool]] = {}
@@ -462,8 +467,8 @@ class LayerColumns:
             made.append(Tensor.view_of(info, data, None if mapped is None else Origin(mapped, start)))
         return made
 
-    def _read_infos(self, positions: _Ints) -> None:
-        """TensorInfos by position; those that say the same are one."""
+    def _read_infos(self, positions: _Ints, uses: list[int]) -> None:
+        """TensorInfos by position, and how often each is referred to; those that say the same are one."""
         columns = self.columns
         by_name = self.facts.tables["TensorInfo"].by_name
         tables = columns.tables("TensorInfo", positions)
@@ -483,7 +488,8 @@ class LayerColumns:
         key = self._info_keys(tables, shapes, ranks)
         for number, (position, odd) in enumerate(zip(positions.tolist(), rare.tolist(), strict=True)):
             if odd:
-                self.infos[position] = decode("TensorInfo", position)
+                info = self.infos[position] = decode("TensorInfo", position)
+                self.sharing.count(uses[number] * info_size(info))
                 continue
             row = key[number].tobytes()
             info = alike.get(row)

@@ -10,7 +10,7 @@ to do with each value; tables and vectors that several places refer to are decod
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from mmap import mmap
 from typing import Any, TypeAlias
@@ -30,6 +30,9 @@ MAX_BUFFER = 2**31 - 1
 """FLATBUFFERS_MAX_BUFFER_SIZE: a FlatBuffer ends below 2 GiB."""
 MIN_BUFFER = 12
 """No root table fits in fewer bytes: root offset, its vtable offset, an empty vtable."""
+
+OVERLAP = 2
+"""How many times a file's bytes may be decoded: what a writer lays out does not overlap at all."""
 
 _U16 = struct.Struct("<H")
 _U32 = struct.Struct("<I")
@@ -72,6 +75,7 @@ class _Prepared:
 
     runs: tuple[_Run, ...]
     end: int
+    taken: int
 
 
 class Decoder:
@@ -96,6 +100,9 @@ class Decoder:
         What is being decoded, for messages.
     warnings
         What ``lenient`` dropped.
+    allowed
+        How many bytes all tables, vectors and strings may take together, each counted once.
+        FlatBuffers lets them overlap, so that a small file could decode to a large multiple of itself.
     """
 
     def __init__(
@@ -114,6 +121,9 @@ class Decoder:
         self._plans: dict[str, _Plan] = {}
         self.finishers: dict[str, Callable[[dict[str, Any]], Any]] = {}
         self._vectors: dict[tuple[str, int], Any] = {}
+        self._blocks: set[int] = set()
+        self.allowed = OVERLAP * self.size
+        self._taken = 0
 
     # Faults
 
@@ -127,6 +137,12 @@ class Decoder:
     def _need(self, position: int, length: int, what: str) -> None:
         if not (length < self.size and 0 <= position <= self.size - length):
             raise self._bad(f"{what} lies outside the file", position)
+
+    def _take(self, length: int, position: int) -> None:
+        """Count the bytes of something that is about to be decoded."""
+        self._taken += length
+        if self._taken > self.allowed:
+            raise self._bad("tables and vectors that lie one over another", position)
 
     # Positions
 
@@ -195,6 +211,20 @@ class Decoder:
         self._need(position, 4 + count * element, f"a vector of {count} elements")
         return count
 
+    def block(self, position: int, element: int) -> int:
+        """Number of elements of a vector that is not decoded, but used as it lies in the file."""
+        count = self.length(position, element)
+        if position not in self._blocks:
+            self._blocks.add(position)
+            self._take(4 + count * element, position)
+        return count
+
+    def take_blocks(self, positions: Iterable[int], element: int) -> None:
+        """Count vectors as `block` does, all at once."""
+        for position in positions:
+            if position not in self._blocks:
+                self.block(position, element)
+
     def targets(self, position: int) -> list[int]:
         """Positions of the elements of a vector of offsets; each element is still to be checked."""
         count = self.length(position, 4)
@@ -221,6 +251,7 @@ class Decoder:
             prepared = self._prepare(plan, position)
         if position + prepared.end > self.size:
             raise self._bad(f"a field of a {plan.table.name} lies outside the file", position)
+        self._take(prepared.taken, position)
         values: dict[str, Any] = {}
         for unpack, fields in prepared.runs:
             for (name, offset, action), raw in zip(fields, unpack(self.buffer, position), strict=True):
@@ -258,7 +289,8 @@ class Decoder:
                 text += f"{offset - at}x{known.format}"
                 at = offset + known.size
             ready.append((struct.Struct(text).unpack_from, tuple((k.name, o, k.action) for o, k in run)))
-        prepared = _Prepared(tuple(ready), max((o + k.size for o, k in found), default=4))
+        end = max((o + k.size for o, k in found), default=4)
+        prepared = _Prepared(tuple(ready), end, 4 + sum(k.size for _, k in found))
         plan.prepared[place] = prepared
         return prepared
 
@@ -317,6 +349,7 @@ class Decoder:
         count = self.length(position, 1)
         end = position + 4 + count
         self._need(end, 1, "the end of a string")
+        self._take(5 + count, position)
         text: bytes = self.buffer[position + 4 : end]
         if self.buffer[end]:
             raise self._bad("a string without its final zero", position)
@@ -330,6 +363,7 @@ class Decoder:
     def _many(self, name: str, position: int) -> Sequence[Any]:
         key = (name, position)
         if key not in self._vectors:
+            self._take(4 + 4 * self.length(position, 4), position)
             plan = self._plans.get(name) or self._plan(name)
             self._vectors[key] = tuple([self._table(plan, target) for target in self.targets(position)])
         found: Sequence[Any] = self._vectors[key]
@@ -338,7 +372,9 @@ class Decoder:
     def _scalars(self, kind: str, position: int) -> tuple[Any, ...]:
         key = (kind, position)
         if key not in self._vectors:
-            count = self.length(position, struct.calcsize("<" + kind))
+            size = struct.calcsize("<" + kind)
+            count = self.length(position, size)
+            self._take(4 + count * size, position)
             self._vectors[key] = struct.unpack_from(f"<{count}{kind}", self.buffer, position + 4)
         found: tuple[Any, ...] = self._vectors[key]
         return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import mmap
 import os
 import stat
@@ -19,7 +20,16 @@ import numpy.typing as npt
 from fusion_engine.armnn.decode import MAX_BUFFER, Buffer
 from fusion_engine.errors import ModelError, OutputError
 
-__all__ = ["READ_WHOLE", "MappedFile", "Range", "StrPath", "open_model", "path_text", "write_atomically"]
+__all__ = [
+    "READ_WHOLE",
+    "MappedFile",
+    "Range",
+    "StrPath",
+    "open_model",
+    "path_text",
+    "remove_temporaries",
+    "write_atomically",
+]
 
 StrPath: TypeAlias = "str | os.PathLike[str]"
 
@@ -146,6 +156,14 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
         if temporary is not None:
             with suppress(OSError):
                 os.unlink(temporary)
+
+
+def remove_temporaries(path: StrPath) -> None:
+    """Remove what `write_atomically` left beside a file when it was killed; nobody may be writing there now."""
+    target = Path(path_text(path))
+    for left in target.parent.glob(f".{glob.escape(target.name[:50])}.*.tmp"):
+        with suppress(OSError):
+            left.unlink()
 
 
 def _write_all(file: IO[bytes], part: bytes | memoryview) -> None:

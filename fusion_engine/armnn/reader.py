@@ -18,6 +18,7 @@ from fusion_engine.armnn.bulk import LayerColumns, Unusual
 from fusion_engine.armnn.decode import Buffer, Decoder, Union
 from fusion_engine.armnn.dialects import detect
 from fusion_engine.armnn.files import MappedFile, StrPath, open_model
+from fusion_engine.armnn.sharing import Sharing
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, UnsupportedLayerError
 from fusion_engine.network import EMPTY, FrozenDict, Network, default_params, new_network
@@ -225,7 +226,7 @@ def _tensor(decoder: Decoder, mapped: MappedFile | None, values: dict[str, Any])
             return Tensor(info, np.empty(info.shape, info.dtype), untagged=not tag)
         except ValueError:
             raise _no_shape(decoder, info) from None
-    count = decoder.length(vector, size)
+    count = decoder.block(vector, size)
     if count != prod(info.shape):
         raise decoder.fault(f"a constant tensor of shape {list(info.shape)} with {count} elements of {info.data_type}")
     try:
@@ -249,7 +250,7 @@ class _Reader:
         self.facts = facts
         self.graph: Network = new_network(facts.dialect)
         self.connections: list[tuple[int, int, int, int]] = []
-        self.slots = 0
+        self.sharing = Sharing(decoder)
 
     def read(self, layers: list[Union], root: dict[str, Any]) -> Network:
         for number, layer in enumerate(layers):
@@ -282,6 +283,7 @@ class _Reader:
         key = base.get("index", 0)
         name = base.get("layerName", "")
         self.decoder.place = f"layer {key} {name!r}"
+        self.sharing.count(len(name))
         if key in self.graph:
             raise self.decoder.fault(f"another layer has the index {key} too")
         attributes: dict[str, Any] = {"type": kind.name, "name": name}
@@ -290,7 +292,10 @@ class _Reader:
         attributes["params"] = EMPTY if kind.descriptor is None else values.get("descriptor")
         attributes["constants"] = self._constants(kind, values)
         self._note_bfloat16(attributes["constants"])
+        self.sharing.params(kind.descriptor, attributes["params"])
+        self.sharing.infos(tensor.info for tensor in attributes["constants"].values())
         attributes["outputs"] = self._outputs(base.get("outputSlots", ()))
+        self.sharing.infos(attributes["outputs"])
         attributes.update(self._inputs(key, base.get("inputSlots", ())))
         self.graph.add_node(key, **attributes)
 
@@ -312,14 +317,8 @@ class _Reader:
                     "writes BFloat16: no fold touches it"
                 )
 
-    def _count_slots(self, number: int) -> None:
-        """Refuse files in which many layers share one vector of slots: each slot takes 4 bytes of the file."""
-        self.slots += number
-        if 4 * self.slots > self.decoder.size:
-            raise self.decoder.fault("layers share their slots: the file is damaged, or made to exhaust memory")
-
     def _outputs(self, slots: Sequence[dict[str, Any]]) -> tuple[TensorInfo | None, ...]:
-        self._count_slots(len(slots))
+        self.sharing.slots(len(slots))
         found = sorted(((slot.get("index", 0), slot.get("tensorInfo")) for slot in slots), key=lambda pair: pair[0])
         if [index for index, _ in found] != list(range(len(found))):
             raise self.decoder.fault(f"its output slots are numbered {[index for index, _ in found]}, not 0, 1, ...")
@@ -327,7 +326,7 @@ class _Reader:
 
     def _inputs(self, key: int, slots: Sequence[dict[str, Any]]) -> dict[str, Any]:
         """Notes the connections; returns the attributes that only some layers have."""
-        self._count_slots(len(slots))
+        self.sharing.slots(len(slots))
         indices, overrides, unconnected = [], {}, []
         for slot in slots:
             index = slot.get("index", 0)
@@ -344,6 +343,7 @@ class _Reader:
             raise self.decoder.fault(f"its input slots are numbered {indices}, not 0, 1, ...")
         found: dict[str, Any] = {}
         if overrides:
+            self.sharing.infos(info for _, info in overrides.values())
             found["overrides"] = FrozenDict(sorted(overrides.items()))
         if unconnected:
             found["unconnected"] = tuple(sorted(unconnected))
