@@ -192,7 +192,7 @@ def test_a_judge_that_keeps(models: Path, capsys: pytest.CaptureFixture[str], co
     (model,) = report_of("r.json")["models"]
     assert model["judge"]["output"] == "True good.armnn ['good.armnn']\nFalse\n"
     assert (model["judge"]["kept"], model["judge"]["exit_code"]) == (True, 0)
-    assert [path.name for path in Path("new").iterdir()] == ["good.armnn"]
+    assert [path.name for path in Path("new").glob("*.armnn")] == ["good.armnn"]
 
 
 def test_a_judge_that_does_not(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +206,7 @@ def test_a_judge_that_does_not(models: Path, capsys: pytest.CaptureFixture[str])
     ]
     (model,) = report_of("r.json")["models"]
     assert (model["status"], model["output"], model["judge"]["exit_code"]) == ("failed", None, 4)
-    assert [path.name for path in Path("new").iterdir()] == ["good.armnn"]
+    assert [path.name for path in Path("new").glob("*.armnn")] == ["good.armnn"]
     assert Path("new/good.armnn").read_bytes() == b"what was there"
 
 
