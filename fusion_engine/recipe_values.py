@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from fusion_engine.checks import SCALAR
 from fusion_engine.network import EMPTY, FrozenDict, default_value
 from fusion_engine.schema import SCALARS, Field, LayerType, Table, float32, schema
 from fusion_engine.tensor import DTYPES, TensorInfo
@@ -260,4 +261,6 @@ def info_from_json(values: Any) -> TensorInfo | None:
                 found[ours] = _field_from_json(table.by_name[name], values[name])
             except Wrong as error:
                 raise Wrong(f"has a TensorInfo whose {name} {error.reason}") from None
+    if found["dimensionality"] == SCALAR and found["shape"]:
+        raise Wrong("has a TensorInfo of a scalar with dimensions")
     return TensorInfo(**found)

@@ -91,10 +91,15 @@ def fuse(data: bytes) -> None:
     again = fe.loads(saved)
     if fe.dumps(again) != saved:
         raise AssertionError("a fused network is not the same after it is saved and loaded")
-    if fe.dumps(fe.loads(fe.dumps(fe.unfuse(again)))) != fe.dumps(fe.unfuse(fused)):
-        raise AssertionError("unfuse says something else of a network that was saved")
     if fe.dumps(graph) != written:
         raise AssertionError("fuse changed the network it was given")
+    try:
+        undone = fe.dumps(fe.unfuse(fused))
+    except ModelError as error:  # a recipe in the file told of layers that no reader takes
+        _told(error)
+        return
+    if fe.dumps(fe.unfuse(again)) != undone or fe.dumps(fe.loads(undone)) != undone:
+        raise AssertionError("unfuse says something else of a network that was saved")
 
 
 def _told(fault: object) -> None:
