@@ -10,8 +10,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
+from warnings import catch_warnings, simplefilter
 
-from fusion_engine.errors import FusionEngineError, ModelError, OutputError
+from fusion_engine.errors import FusionEngineError, ModelError, OutputError, ReaderLimitWarning
 from fusion_engine.report import Layers, ModelReport
 
 if TYPE_CHECKING:
@@ -371,7 +372,10 @@ def _process(job: Job, change: Change, done: str, dry_run: bool, judge: Judge | 
     output = None if dry_run else job.output
     verification: Verification | None = result.graph.get("verification")
     wrong = verification is not None and verification.status == "failed"
-    verdict = _write(job.path, result, output, judge) if changed and not wrong else None
+    with catch_warnings(record=True) as caught:
+        simplefilter("always", ReaderLimitWarning)
+        verdict = _write(job.path, result, output, judge) if changed and not wrong else None
+    limits = tuple(str(one.message) for one in caught if issubclass(one.category, ReaderLimitWarning))
     if output is not None and not changed:
         _make_folder(os.path.dirname(output))
         _copy(job.path, output)
@@ -389,7 +393,7 @@ def _process(job: Job, change: Change, done: str, dry_run: bool, judge: Judge | 
         Layers.of(result if changed else graph),
         tuple(result.graph.get("fusions", ())),
         tuple(result.graph.get("refusals", ())),
-        tuple(dict.fromkeys((*warnings_of(result), *cautions(graph)))),
+        tuple(dict.fromkeys((*warnings_of(result), *cautions(graph), *limits))),
         f"{job.path}: {fault}" if fault else None,
         loads_in(result, written=True) if changed else loads_in(graph),
         verdict,

@@ -18,6 +18,7 @@ __all__ = [
     "FusionEngineError",
     "ModelError",
     "OutputError",
+    "ReaderLimitWarning",
     "RuleError",
     "RuleLoopError",
     "UnsupportedLayerError",
@@ -77,6 +78,10 @@ class ConversionError(ModelError):
 
 class OutputError(FusionEngineError):
     """An output cannot be written where it was asked for."""
+
+
+class ReaderLimitWarning(UserWarning):
+    """A file was written that is right, and larger than real Arm NN reads."""
 
 
 class FuseError(FusionEngineError):

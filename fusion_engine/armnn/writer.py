@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import marshal
 import struct
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -21,7 +22,7 @@ from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.collector import paused
-from fusion_engine.errors import ModelError
+from fusion_engine.errors import ModelError, ReaderLimitWarning
 from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into
 from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
@@ -55,6 +56,11 @@ def save(graph: Network, path: StrPath, *, release: str | None = None) -> None:
         would have 2 GiB or more; nothing is written then.
     OutputError
         Where the file cannot be written.
+
+    Warns
+    -----
+    ReaderLimitWarning
+        Where the file has more tables than real Arm NN reads; it is written all the same.
     """
     name = path_text(path)
     try:
@@ -151,11 +157,23 @@ _TOO_LARGE = (
 )
 
 
+MOST_TABLES = 1_000_000
+"""Tables that real Arm NN takes, each counted as often as it is reached: the default of ``flatbuffers::Verifier``."""
+
+
 def _build(graph: Network) -> _Built:
     blocks = _Blocks()
     with paused():
         require_valid(graph)
-        head = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks).head()
+        writer = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks)
+        head = writer.head()
+    if writer.tables > MOST_TABLES:
+        warnings.warn(
+            f"the file has {writer.tables:,} tables, and real Arm NN reads at most {MOST_TABLES:,} "
+            "(its FlatBuffers Verifier refuses more): split the network",
+            ReaderLimitWarning,
+            stacklevel=3,
+        )
     total = len(head) + blocks.end
     if total > MAX_BUFFER:
         raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
@@ -213,12 +231,14 @@ class _Writer:
         self.assembly = Assembly(self.encoder)
         self.templates: dict[Any, _Template] = {}
         self.infos: dict[Any, tuple[int, TensorInfo]] = {}
+        self.root_tables = 0
 
     def head(self) -> bytearray:
         """Everything but constant data."""
         assembly = self.assembly
         root = self.encoder.piece(self.facts.root, self._root())
         assembly.put(root)
+        self.root_tables = len(root.tables)
         vector = assembly.put_bytes(struct.pack("<I", len(self.order)) + bytes(4 * len(self.order)))
         assembly.link(root.holes["layers"], vector)
         starts = [self._layer(position, key) for position, key in enumerate(self.order)]
@@ -228,6 +248,14 @@ class _Writer:
         for template in self.templates.values():
             template.fill(assembly, infos)
         return assembly.finish()
+
+    @property
+    def tables(self) -> int:
+        """How many tables the Verifier counts in what `head` made."""
+        return self.root_tables + sum(
+            len(template.starts) * len(template.piece.tables) + len(template.infos)
+            for template in self.templates.values()
+        )
 
     def _root(self) -> dict[str, Any]:
         versions = self.graph.graph.get("feature_versions", (1, 1, 1))

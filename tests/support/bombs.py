@@ -9,7 +9,7 @@ import struct
 
 from fusion_engine.schema import schema
 
-__all__ = ["Raw", "overlapping_dimensions", "overlapping_payloads", "shared_name", "shared_pad_list"]
+__all__ = ["Raw", "overlapping_dimensions", "overlapping_payloads", "repeated_slots", "shared_name", "shared_pad_list"]
 
 
 class Raw:
@@ -169,4 +169,21 @@ def shared_pad_list(layers: int, length: int) -> bytes:
     pads = raw.words(length, *[1] * length)
     for place in places:
         raw.lead(place, pads)
+    return bytes(raw.data) + bytes(8)
+
+
+def repeated_slots(layers: int, slots: int) -> bytes:
+    """Layers that share one vector of slots, all of them one table: 1 + 3 * layers + layers * slots tables."""
+    raw = Raw()
+    vector = raw.root(layers)
+    places = []
+    for number in range(layers):
+        fields = raw.layer(vector + 4 + 4 * number, "Floor", {0: "I"})
+        places.append(raw.base(fields[0], number, {4: "I"})[4])
+    outputs = raw.vector(slots)
+    slot, fields = raw.table({0: "I"})
+    for number in range(slots):
+        raw.lead(outputs + 4 + 4 * number, slot)
+    for place in places:
+        raw.lead(place, outputs)
     return bytes(raw.data) + bytes(8)

@@ -9,13 +9,16 @@ from random import Random
 import pytest
 
 import fusion_engine as fe
+from fusion_engine.armnn import writer
+from fusion_engine.batch import Job, fusing, process
 from fusion_engine.errors import ModelError
 from fusion_engine.schema import DIALECTS, schema
+from tests.support.bombs import repeated_slots
 from tests.support.encode import plain_dumps
 from tests.support.nets import Net
 from tests.support.strategies import random_network
 from tests.verifier.agreement import compare
-from tests.verifier.judge import ACCEPTED, REFUSED, build, verdicts
+from tests.verifier.judge import ACCEPTED, COUNTLESS, OVER_LIMIT, REFUSED, build, tables, verdicts
 from tests.verifier.mutations import KINDS, mutated
 from tests.verifier.structure import fault
 
@@ -92,3 +95,62 @@ def test_each_kind_of_damage_damages() -> None:
         kind(random, changed, [whole[::-1]])
         assert bytes(changed) != whole, name
     assert mutated(Random(1), whole, [whole]) == mutated(Random(1), whole, [whole])
+
+
+def test_tables_are_counted_as_the_verifier_counts_them(dialect: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One table more than the limit is warned of: the limit is set to what the Verifier just accepts."""
+    random = Random(4)
+    graphs = [random_network(random.randrange(2**32), random.randint(0, 12), dialect) for _ in range(40)]
+    counted = tables(program(dialect), [fe.dumps(graph) for graph in graphs])
+    assert min(counted) > 2
+    for graph, count in zip(graphs, counted, strict=True):
+        monkeypatch.setattr(writer, "MOST_TABLES", count)
+        fe.dumps(graph)
+        monkeypatch.setattr(writer, "MOST_TABLES", count - 1)
+        with pytest.warns(fe.ReaderLimitWarning, match=f"the file has {count:,} tables"):
+            fe.dumps(graph)
+
+
+def test_the_limit_is_the_verifiers_own() -> None:
+    found = build("current")
+    if isinstance(found, str):
+        pytest.skip(found)
+    files = [repeated_slots(1000, 996), repeated_slots(1000, 997), repeated_slots(5000, 5000)]  # 3001 tables more
+    assert tables(found, [repeated_slots(10, 20)]) == [1 + 30 + 200]
+    assert verdicts(found, files) == ACCEPTED + OVER_LIMIT + COUNTLESS
+    assert 1000 * 996 + 3001 <= writer.MOST_TABLES < 1000 * 997 + 3001
+    for data in files:
+        with pytest.raises(ModelError):
+            fe.loads(data)
+
+
+@pytest.mark.parametrize("name", DIALECTS)
+def test_nothing_nests_as_deep_as_the_verifier_allows(name: str) -> None:
+    """64 levels; tables of no schema lead back to themselves, so that its depth is that of any file."""
+    facts = schema(name)
+    depths: dict[str, int] = {}
+    pending = [facts.root]
+    while pending:
+        table = facts.tables[pending[-1]]
+        below = [
+            other
+            for f in table.fields
+            for other in (facts.unions[f.type] if f.kind == "union" else [f.type])
+            if f.kind in ("table", "tables", "union")
+        ]
+        missing = [other for other in below if other not in depths]
+        assert len(pending) <= 64
+        if missing:
+            pending.append(missing[0])
+        else:
+            depths[pending.pop()] = 1 + max((depths[other] for other in below), default=0)
+    assert 5 < depths[facts.root] < 16
+
+
+def test_a_batch_reports_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer, "MOST_TABLES", 10)
+    model = Path(__file__).parents[2] / "examples" / "models" / "digits.armnn"
+    report = process(Job(str(model), str(tmp_path / "out.armnn")), fusing(fe.load_rules("armnn")))
+    assert report.status == "fused"
+    assert [text for text in report.warnings if "real Arm NN reads at most 10 " in text] != []
+    assert fe.load(tmp_path / "out.armnn")
