@@ -47,7 +47,9 @@ def types(side: dict[str, list[dict[str, str]]]) -> list[str]:
 
 
 def everything() -> set[str]:
-    return {str(path) for path in Path().rglob("*") if path.is_file() and path.suffix != ".armnn"}
+    """Files that are no models, nor kept by a run for itself."""
+    files = (path for path in Path().rglob("*") if path.is_file() and path.suffix != ".armnn")
+    return {str(path) for path in files if not any(part.startswith(".") for part in path.parts)}
 
 
 # draw
