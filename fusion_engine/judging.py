@@ -6,6 +6,7 @@ own until the verdict. Exit code 0 keeps the result.
 
 from __future__ import annotations
 
+import glob
 import os
 import shlex
 import shutil
@@ -19,7 +20,7 @@ from dataclasses import dataclass
 
 from fusion_engine.errors import OutputError
 
-__all__ = ["MOST_OUTPUT", "TIMEOUT", "Judge", "Verdict", "bench"]
+__all__ = ["MOST_OUTPUT", "TIMEOUT", "Judge", "Verdict", "bench", "remove_benches"]
 
 TIMEOUT = 600.0
 """Seconds that a judge may take for a model, unless it is given others."""
@@ -130,6 +131,16 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
+_BENCH = ".judged-"
+
+
+def remove_benches(folder: str, process: int | None = None) -> None:
+    """Remove from a directory what `bench` made in a process that was killed; by default in any."""
+    which = "[0-9]*" if process is None else str(process)
+    for left in glob.glob(os.path.join(glob.escape(folder), f"{_BENCH}{which}-*")):
+        shutil.rmtree(left, ignore_errors=True)
+
+
 @contextmanager
 def bench(name: str, folder: str | None) -> Iterator[str]:
     """A path for a result under judgement, in a directory of its own that goes afterwards.
@@ -148,7 +159,7 @@ def bench(name: str, folder: str | None) -> Iterator[str]:
         Where it cannot be made.
     """
     try:
-        place = tempfile.mkdtemp(prefix=".judged-", dir=folder)
+        place = tempfile.mkdtemp(prefix=f"{_BENCH}{os.getpid()}-", dir=folder)
     except OSError as error:
         raise OutputError(f"no directory can be made in {folder or tempfile.gettempdir()}: {error.strerror}") from error
     try:

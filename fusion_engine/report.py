@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fusion_engine import Fusion, Reading, Refusal, RuleStatistics, Verification
     from fusion_engine.judging import Verdict
+    from fusion_engine.language.sources import Source
     from fusion_engine.network import Network
 
 __all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile", "readings_json"]
@@ -30,6 +32,11 @@ class RuleFile:
 
     file: str
     sha256: str
+
+    @classmethod
+    def of(cls, source: Source) -> RuleFile:
+        """That of a file as read."""
+        return cls(source.name, sha256(source.data).hexdigest())
 
 
 @dataclass(frozen=True)
@@ -81,6 +88,8 @@ class ModelReport:
         What each rule did, and the time it took.
     verification
         What `verify` found; None where it was not asked.
+    recorded
+        Where an earlier run has done the model just so, what it wrote of it.
     """
 
     path: str
@@ -97,11 +106,42 @@ class ModelReport:
     judge: Verdict | None = None
     statistics: tuple[RuleStatistics, ...] = ()
     verification: Verification | None = None
+    recorded: Mapping[str, Any] | None = None
+
+    @classmethod
+    def from_json(cls, entry: Mapping[str, Any], *, path: str, output: str) -> ModelReport:
+        """The report of a model that an earlier run has done: what it wrote of it, and the paths of this run.
+
+        Raises
+        ------
+        KeyError, TypeError, ValueError
+            Where the entry is none of a report.
+        """
+        from fusion_engine import Fusion, LayerRef, Refusal, RuleStatistics
+
+        def ref(layer: Mapping[str, Any]) -> LayerRef:
+            return LayerRef(int(layer["index"]), str(layer["name"]), str(layer["type"]))
+
+        return cls(
+            path,
+            str(entry["status"]),
+            output,
+            str(entry["dialect"]),
+            Layers(**entry["layers_before"]),
+            Layers(**entry["layers_after"]),
+            tuple(Fusion(one["rule"], one["result"], tuple(map(ref, one["layers"]))) for one in entry["fusions"]),
+            tuple(Refusal(one["rule"], ref(one["layer"]), one["reason"]) for one in entry["refusals"]),
+            tuple(map(str, entry["warnings"])),
+            statistics=tuple(RuleStatistics(**one) for one in entry["statistics"]),
+            recorded={**entry, "path": path, "output": output},
+        )
 
     def as_json(self) -> dict[str, Any]:
         """The entry of ``models`` in a report; where fusions were verified, each says what was found."""
+        if self.recorded is not None:
+            return dict(self.recorded)
         found = asdict(replace(self, readings=(), verification=None))
-        del found["readings"]
+        del found["readings"], found["recorded"]
         for entry in found["statistics"]:
             entry["seconds"] = round(entry["seconds"], 6)
         if self.verification is not None:

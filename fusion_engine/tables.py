@@ -40,7 +40,8 @@ def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str,
             head += ": nothing in it was made by opaque rules or groups (what folds did stays)"
     if model.output is not None:
         verb = "copied" if model.status == "unchanged" else "written"
-        head += f", {'would be ' if dry_run else ''}{verb} to {printable(model.output)}"
+        when = "would be " if dry_run else "" if model.recorded is None else "earlier "
+        head += f", {when}{verb} to {printable(model.output)}"
     lines = [head, *_rows(model)]
     for refusal in model.refusals[:MOST_REFUSALS]:
         place = f"{printable(refusal.rule)} at layer {refusal.layer.index} {refusal.layer.name!r}"

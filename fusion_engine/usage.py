@@ -9,11 +9,12 @@ from fusion_engine.console import printable
 
 if TYPE_CHECKING:
     from fusion_engine import FusingRule, RuleError
-    from fusion_engine.report import RuleFile
+    from fusion_engine.language.sources import Source
 
-__all__ = ["FAILED", "FINE", "INTERRUPTED", "STDOUT", "WRONG", "Wrong", "rule_error", "rules_of"]
+__all__ = ["FAILED", "FINE", "INTERRUPTED", "SIGNALLED", "STDOUT", "WRONG", "Wrong", "rule_error", "rules_of"]
 
 FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+SIGNALLED = 128
 
 STDOUT = "-"
 """What names standard output, or input, where a file may be named."""
@@ -26,20 +27,17 @@ class Wrong(Exception):
         self.texts = texts
 
 
-def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
-    """The rules of files or shipped names, and which files these are."""
-    from hashlib import sha256
-
+def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], tuple[Source, ...]]:
+    """The rules of files or shipped names, and these files as read."""
     from fusion_engine.errors import FuseError, RuleError
     from fusion_engine.folds import find_fold
     from fusion_engine.language.rulefile import read_rules
     from fusion_engine.language.sources import read_source
     from fusion_engine.predicates import find_predicate
-    from fusion_engine.report import RuleFile
 
     try:
-        files = [read_source(source) for source in sources]
-        rules, errors = read_rules(sources)
+        files = tuple(read_source(source) for source in sources)
+        rules, errors = read_rules(files)
         for rule in rules:
             if rule.fold is not None:
                 find_fold(rule.fold)
@@ -51,7 +49,7 @@ def rules_of(sources: Sequence[str]) -> tuple[list[FusingRule], list[RuleFile]]:
         raise Wrong(printable(str(error))) from error
     if errors:
         raise Wrong(*map(rule_error, errors))
-    return rules, [RuleFile(file.name, sha256(file.data).hexdigest()) for file in files]
+    return rules, files
 
 
 def rule_error(error: RuleError) -> str:

@@ -100,9 +100,11 @@ def check_file(path: str | os.PathLike[str], results: Iterable[str] = ()) -> lis
 
 
 def read_rules(
-    sources: Iterable[str | os.PathLike[str]], results: Iterable[str] = ()
+    sources: Iterable[str | os.PathLike[str] | Source], results: Iterable[str] = ()
 ) -> tuple[list[FusingRule], list[RuleError]]:
     """The right rules of files, in order, and the errors of the others, by file and place.
+
+    A `Source` is a file that was read before.
 
     Raises
     ------
@@ -112,7 +114,7 @@ def read_rules(
     files: list[_File] = []
     for source in sources:
         try:
-            read = read_source(source)
+            read = source if isinstance(source, Source) else read_source(source)
         except RuleError as error:
             files.append(_File(os.fsdecode(source) if isinstance(source, (str, os.PathLike)) else "", ""))
             files[-1].errors.append(error)

@@ -441,7 +441,7 @@ def test_names_cannot_command_a_terminal(models: Path) -> None:
     assert done.returncode == 0
     assert done.stdout.startswith(b"models/m\\n\\x1b[31m\\xff.armnn: fused, ")
     assert b"\x1b" not in done.stdout + done.stderr
-    assert os.listdir(b"fused") == [name]
+    assert sorted(os.listdir(b"fused")) == [b".fusion-engine", name]
     done = subprocess.run([*COMMAND, "inspect", b"no\x1b[31m\xff"], capture_output=True, check=False)
     assert done.returncode == 1
     assert b"\x1b" not in done.stderr
@@ -472,7 +472,7 @@ def test_a_reader_that_goes_away(models: Path) -> None:
             check=False,
         )
     assert done.returncode == 0
-    assert sorted(os.listdir("fused")) == ["good.armnn", "plain.armnn"]
+    assert sorted(os.listdir("fused")) == [".fusion-engine", "good.armnn", "plain.armnn"]
     assert "Broken" not in done.stderr
     assert "Traceback" not in done.stderr
 

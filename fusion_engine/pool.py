@@ -1,0 +1,183 @@
+"""Many models on the cores of one machine: worker processes that are watched.
+
+A worker that dies or takes too long fails the model that it has in hand, and another takes its place. Reports
+come in the order of the jobs, and the files that are written do not depend on the number of workers.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING
+
+from fusion_engine.batch import Job
+from fusion_engine.report import ModelReport
+
+if TYPE_CHECKING:
+    from fusion_engine.tasks import Task
+
+__all__ = ["cores", "in_parallel"]
+
+
+def cores() -> int:
+    """Number of cores that this process may use."""
+    with suppress(AttributeError):
+        return max(1, len(os.sched_getaffinity(0)))
+    return os.cpu_count() or 1
+
+
+def in_parallel(jobs: Sequence[Job], task: Task, workers: int, timeout: float | None = None) -> Iterator[ModelReport]:
+    """Do jobs in worker processes.
+
+    Parameters
+    ----------
+    jobs
+        Yielded for in their order.
+    task
+        What is done to each.
+    workers
+        Number of processes.
+    timeout
+        Seconds that a model may take; its worker is killed then.
+    """
+    crew = _Crew(task, min(workers, len(jobs)), timeout)
+    waiting = deque(enumerate(jobs))
+    finished: dict[int, ModelReport] = {}
+    try:
+        for number in range(len(jobs)):
+            while number not in finished:
+                crew.employ(waiting)
+                finished.update(crew.results())
+            yield finished.pop(number)
+    finally:
+        crew.dismiss()
+
+
+class _Member:
+    """A worker process, and the job that it has in hand."""
+
+    def __init__(self, task: Task) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection, theirs = context.Pipe()
+        self.process = context.Process(target=_serve, args=(theirs, task), daemon=True)
+        self.process.start()
+        theirs.close()
+        self.number: int | None = None
+        self.job: Job | None = None
+        self.deadline: float | None = None
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Crew:
+    """The workers."""
+
+    def __init__(self, task: Task, size: int, timeout: float | None) -> None:
+        self._task = task
+        self._timeout = timeout
+        self._size = size
+        self._members: list[_Member] = []
+
+    def employ(self, waiting: deque[tuple[int, Job]]) -> None:
+        """Give each idle worker a job; start workers for the rest of the jobs, up to the size of the crew."""
+        idle = [member for member in self._members if member.number is None]
+        while waiting and (idle or len(self._members) < self._size):
+            if idle:
+                member = idle.pop()
+            else:
+                member = _Member(self._task)
+                self._members.append(member)
+            member.number, member.job = waiting.popleft()
+            member.deadline = None if self._timeout is None else time.monotonic() + self._timeout
+            with suppress(BrokenPipeError):  # dead already: `results` finds out
+                member.connection.send(member.job)
+
+    def results(self) -> dict[int, ModelReport]:
+        """Wait for a report, a death or the end of somebody's time; what came of it by number of the job."""
+        busy = [member for member in self._members if member.number is not None]
+        deadlines = [member.deadline for member in busy if member.deadline is not None]
+        left = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
+        ready = set(wait([member.connection for member in busy], left))
+        found: dict[int, ModelReport] = {}
+        for member in busy:
+            assert member.number is not None
+            number = member.number
+            if member.connection in ready:
+                report = self._received(member)
+            elif member.deadline is not None and time.monotonic() >= member.deadline:
+                report = self._replaced(
+                    member, f"it took more than {self._timeout:g} seconds: give it more with --timeout"
+                )
+            else:
+                continue
+            found[number] = report
+            member.number = None
+        return found
+
+    def _received(self, member: _Member) -> ModelReport:
+        try:
+            report: ModelReport = member.connection.recv()
+        except (EOFError, OSError):
+            member.process.join()
+            return self._replaced(member, _death(member.process.exitcode))
+        return report
+
+    def _replaced(self, member: _Member, reason: str) -> ModelReport:
+        """Part with a worker; its model has failed."""
+        assert member.job is not None
+        member.kill()
+        self._members.remove(member)
+        _clear_up(member)
+        return ModelReport(member.job.path, "failed", error=f"{member.job.path}: {reason}")
+
+    def dismiss(self) -> None:
+        """End all workers, in the middle of their work if need be."""
+        for member in self._members:
+            member.kill()
+            if member.number is not None:
+                _clear_up(member)
+        self._members.clear()
+
+
+def _clear_up(member: _Member) -> None:
+    """Remove what a worker that was killed left of its work."""
+    from fusion_engine.armnn.files import remove_temporaries
+    from fusion_engine.judging import remove_benches
+
+    output = None if member.job is None else member.job.output
+    if output is not None:
+        remove_temporaries(output)
+        remove_benches(os.path.dirname(output) or ".", member.process.pid)
+
+
+def _death(code: int | None) -> str:
+    if code is not None and code < 0:
+        name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
+        hint = " (there was too little memory, perhaps)" if name == "SIGKILL" else ""
+        return f"its worker process was ended by {name}{hint}"
+    return f"its worker process ended with exit code {code}"
+
+
+def _serve(connection: Connection, task: Task) -> None:
+    """A worker: do jobs until nobody sends any."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the workers
+    work = task.worker()
+    while True:
+        try:
+            job = connection.recv()
+        except (EOFError, OSError):
+            return
+        report = work(job)
+        try:
+            connection.send(report)
+        except (BrokenPipeError, OSError):
+            return

@@ -1,0 +1,407 @@
+"""The commands that do something to models: fuse, convert, unfuse; what they are asked, and how a run goes.
+
+What is wrong with a command is found out before any work; then each model is done by itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+from fusion_engine.console import Console, printable
+from fusion_engine.pictures import DiffPages
+from fusion_engine.usage import FAILED, FINE, STDOUT, Wrong, rules_of
+
+if TYPE_CHECKING:
+    from fusion_engine.batch import Job
+    from fusion_engine.ledger import Ledger
+    from fusion_engine.report import ModelReport, Report
+    from fusion_engine.tasks import Task
+
+__all__ = ["add_runs"]
+
+
+def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[argparse.ArgumentParser], None]) -> None:
+    """Add the commands to the parser: ``command`` makes one, ``paths`` adds its models."""
+
+    def judged(of: argparse.ArgumentParser) -> None:
+        of.add_argument(
+            "--judge",
+            metavar="COMMAND",
+            help="run as COMMAND BEFORE AFTER for each model that was changed; only exit code 0 keeps the result",
+        )
+        of.add_argument(
+            "--judge-timeout",
+            metavar="SECONDS",
+            type=_seconds,
+            help="how long it may take for a model (default: 600); one that takes longer is ended",
+        )
+
+    def parallel(of: argparse.ArgumentParser) -> None:
+        of.add_argument(
+            "--jobs", metavar="N", type=_count, help="worker processes (default: as many as there are cores and work)"
+        )
+        of.add_argument(
+            "--timeout", metavar="SECONDS", type=_seconds, help="how long a model may take; then it has failed"
+        )
+        of.add_argument(
+            "--force", action="store_true", help="do all models anew, also those that an earlier run has done just so"
+        )
+
+    fuse = command(
+        "fuse",
+        _fuse,
+        "apply rules to models and write the results",
+        "fuse models --out fused",
+        "fuse model.armnn --out fused --rules npu --report report.json",
+        "fuse models --rules my-npu.toml --dry-run",
+        "fuse model.armnn --rules npu --dry-run --diff model.html",
+        "fuse models --out fused --release 20.08 --judge ./run-both-on-the-board",
+    )
+    paths(fuse)
+    fuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    fuse.add_argument(
+        "--release", metavar="RELEASE", help="the release of Arm NN that is to read the results, as of convert"
+    )
+    fuse.add_argument(
+        "--rules",
+        metavar="NAME|FILE",
+        action="append",
+        help="rules that ship, by name, or a rule file; may be given again (default: armnn)",
+    )
+    fuse.add_argument(
+        "--report", metavar="FILE.json", help="write what was done, and what was not and why; - is standard output"
+    )
+    fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    fuse.add_argument("--only", metavar="RULE", action="append", help="apply this rule; may be given again")
+    fuse.add_argument("--skip", metavar="RULE", action="append", help="leave this rule out; may be given again")
+    fuse.add_argument(
+        "--verify",
+        action="store_true",
+        help="run what was changed before and after, and write no model whose results differ "
+        "(needs pip install 'armnn-fusion-engine[verify]')",
+    )
+    fuse.add_argument(
+        "--tolerance",
+        metavar="X",
+        type=float,
+        help="with --verify: largest difference in floating-point tensors, relative to the largest value "
+        "(default: 1e-5 in Float32, 2e-3 in Float16)",
+    )
+    fuse.add_argument(
+        "--diff",
+        metavar="X.html|DIR",
+        help="draw each model before and after, side by side: a page for one model, or a directory of them",
+    )
+    fuse.add_argument("--statistics", action="store_true", help="show what each rule did and how long it took")
+    judged(fuse)
+    parallel(fuse)
+
+    convert = command(
+        "convert",
+        _convert,
+        "carry models to another release of Arm NN",
+        "convert models --release 23.08 --out new",
+        "convert model.armnn --release 20.08 --out board --judge ./run-both-on-the-board",
+    )
+    paths(convert)
+    convert.add_argument(
+        "--release", metavar="RELEASE", required=True, help="the release that is to read the results: 20.08, 23.08, ..."
+    )
+    convert.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    convert.add_argument(
+        "--report", metavar="FILE.json", help="write what was done, and what not and why; - is standard output"
+    )
+    convert.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    judged(convert)
+    parallel(convert)
+
+    unfuse = command(
+        "unfuse",
+        _unfuse,
+        "undo opaque fusions and groups; what folds did stays done",
+        "unfuse fused --out again",
+        "unfuse a.armnn --out again",
+    )
+    paths(unfuse)
+    unfuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
+    unfuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
+    parallel(unfuse)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds < float("inf"):
+        raise ValueError
+    return seconds
+
+
+# fuse, convert and unfuse
+
+
+def _fuse(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.choosing import chosen_rules
+    from fusion_engine.report import Report, RuleFile
+    from fusion_engine.tables import statistics_lines
+    from fusion_engine.tasks import Task
+
+    rules, sources = rules_of(arguments.rules or ["armnn"])
+    only, skip = tuple(arguments.only or ()), tuple(arguments.skip or ())
+    chosen_rules(rules, only, skip)
+    _check_verification(arguments)
+    task = Task(
+        "fuse",
+        sources,
+        only,
+        skip,
+        _release(arguments.release),
+        arguments.verify,
+        arguments.tolerance,
+        arguments.judge,
+        arguments.judge_timeout,
+        arguments.dry_run,
+    )
+    report = Report([RuleFile.of(source) for source in sources], done=task.done)
+    pages = None if arguments.diff is None else DiffPages(arguments.diff)
+    code = _run(arguments, console, task, report, arguments.rules or (), pages)
+    for line in statistics_lines(report) if arguments.statistics else ():
+        (console.note if arguments.report == STDOUT else console.print)(line)
+    return code
+
+
+def _convert(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.report import Report
+    from fusion_engine.tasks import Task
+
+    task = Task(
+        "convert",
+        release=_release(arguments.release),
+        judge=arguments.judge,
+        judge_timeout=arguments.judge_timeout,
+        dry_run=arguments.dry_run,
+    )
+    return _run(arguments, console, task, Report(done=task.done))
+
+
+def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
+    from fusion_engine.report import Report
+    from fusion_engine.tasks import Task
+
+    task = Task("unfuse", dry_run=arguments.dry_run)
+    return _run(arguments, console, task, Report(done=task.done))
+
+
+def _check_verification(arguments: argparse.Namespace) -> None:
+    """What is asked of verification must make sense and be possible: found out before any work."""
+    from math import isfinite
+
+    from fusion_engine.errors import VerifyError
+
+    if arguments.tolerance is not None:
+        if not arguments.verify:
+            raise Wrong("--tolerance is for --verify: give both or neither")
+        if not isfinite(arguments.tolerance) or arguments.tolerance < 0:
+            raise Wrong(f"--tolerance {arguments.tolerance:g}: it is a number of at least 0")
+    if arguments.verify:
+        from fusion_engine.verifying.onnxgraph import require_runtime
+
+        try:
+            require_runtime()
+        except VerifyError as error:
+            raise Wrong(printable(str(error))) from error
+
+
+def _release(name: str | None) -> str | None:
+    """The name of a release, looked up before any work."""
+    from fusion_engine.errors import ConversionError
+    from fusion_engine.releases.facts import find_release
+
+    try:
+        return None if name is None else find_release(name).name
+    except ConversionError as error:
+        raise Wrong(printable(str(error))) from error
+
+
+def _check_judge(task: Task) -> None:
+    """The judge must be a command that there is: found out before any work."""
+    from fusion_engine.errors import OutputError
+
+    if task.judge is None and task.judge_timeout is not None:
+        raise Wrong("--judge-timeout is for a judge: name one with --judge COMMAND")
+    try:
+        task.worker()
+    except OutputError as error:
+        raise Wrong(printable(str(error))) from error
+
+
+def _run(
+    arguments: argparse.Namespace,
+    console: Console,
+    task: Task,
+    report: Report,
+    files: Sequence[str] = (),
+    pages: DiffPages | None = None,
+) -> int:
+    """Do a task to the models of a command; ``files`` are others that it reads."""
+    _check_judge(task)
+    jobs = _jobs(arguments)
+    wanted: str | None = getattr(arguments, "report", None)
+    if wanted is not None:
+        _check_report(wanted, [*files, *(p for job in jobs for p in (job.path, job.output) if p)])
+        if wanted != STDOUT:
+            _require_writable(os.path.dirname(wanted))
+    if pages is not None:
+        others = [*files, *([wanted] if wanted else ())]
+        for folder in pages.plan(arguments.paths, arguments.out, jobs, others):
+            _require_writable(folder)
+    if not arguments.dry_run:
+        _require_writable(arguments.out)
+    with ExitStack() as stack:
+        ledger = _ledger(arguments, task, jobs, stack)
+        _show(_reports(arguments, task, jobs, ledger, pages), jobs, report, console, task, wanted == STDOUT, pages)
+    if wanted is not None and not _write_report(wanted, report, console):
+        return FAILED
+    return FAILED if report.failed or (pages is not None and pages.failed) else FINE
+
+
+def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stack: ExitStack) -> Ledger | None:
+    """The record of the output directory, which is this run's alone until the end of the stack."""
+    from fusion_engine.armnn.files import remove_temporaries
+    from fusion_engine.errors import OutputError
+    from fusion_engine.judging import remove_benches
+    from fusion_engine.ledger import Ledger
+
+    if arguments.dry_run:
+        return None
+    ledger = Ledger(arguments.out, task.digest, force=arguments.force or getattr(arguments, "diff", None) is not None)
+    try:
+        stack.enter_context(ledger.alone())
+    except OutputError as error:
+        raise Wrong(printable(str(error))) from error
+    outputs = [job.output for job in jobs if job.output is not None]
+    for output in outputs:
+        remove_temporaries(output)
+    for folder in sorted({os.path.dirname(output) or "." for output in outputs}):
+        remove_benches(folder)
+    return ledger
+
+
+def _reports(
+    arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], ledger: Ledger | None, pages: DiffPages | None
+) -> Iterator[ModelReport]:
+    """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
+    from fusion_engine.pool import cores, in_parallel
+
+    known = {number: ledger.done(job) for number, job in enumerate(jobs)} if ledger is not None else {}
+    todo = [job for number, job in enumerate(jobs) if known.get(number) is None]
+    workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
+    if workers > 1 or arguments.timeout is not None:
+        work = in_parallel(todo, task, workers, arguments.timeout)
+    else:
+        worker = task.worker(pages)
+        work = (worker(job) for job in todo)
+    for number, job in enumerate(jobs):
+        found = known.get(number)
+        if found is None:
+            found = next(work)
+            if ledger is not None:
+                ledger.note(job, found)
+        yield found
+
+
+def _jobs(arguments: argparse.Namespace) -> list[Job]:
+    from fusion_engine.batch import plan
+    from fusion_engine.errors import OutputError
+
+    if not arguments.out and not (arguments.dry_run and arguments.out is None):
+        raise Wrong("say where the results go: --out DIR (or --dry-run)")
+    try:
+        return plan(arguments.paths, arguments.out)
+    except OutputError as error:
+        raise Wrong(printable(str(error))) from error
+
+
+def _worthwhile(jobs: Sequence[Job]) -> int:
+    """How many worker processes have enough to do; starting one takes as long as some eight small models."""
+    size = sum(os.path.getsize(job.path) for job in jobs if os.path.isfile(job.path))
+    return max(1, len(jobs) // 8, size // (16 << 20))
+
+
+def _show(
+    reports: Iterator[ModelReport],
+    jobs: Sequence[Job],
+    report: Report,
+    console: Console,
+    task: Task,
+    quiet: bool,
+    pages: DiffPages | None,
+) -> None:
+    """Show each model when it is done; ``quiet`` where standard output is for the report."""
+    from fusion_engine.tables import model_lines, reason, summary_line
+
+    for number, job in enumerate(jobs, 1):
+        step = f"[{number}/{len(jobs)}] {printable(job.path)}"
+        console.progress(step)
+        model = next(reports)
+        report.models.append(model)
+        for line in () if quiet else model_lines(model, console.paint, task.done, task.dry_run):
+            console.print(line)
+        if pages is not None:
+            pages.draw(job, console, quiet)
+        console.done(f"{step}: {model.status}" + (f": {reason(model)}" if model.error else ""))
+    show = console.note if quiet else console.print
+    show(summary_line(report, task.done))
+
+
+def _require_writable(folder: str) -> None:
+    """A directory must be there, or be made, and take files: found out before any work."""
+    from tempfile import TemporaryFile
+
+    try:
+        os.makedirs(folder or ".", exist_ok=True)
+        with TemporaryFile(dir=folder or "."):
+            pass
+    except OSError as error:
+        raise Wrong(f"{printable(folder)}: nothing can be written there: {error.strerror}") from error
+
+
+def _check_report(path: str, others: Sequence[str]) -> None:
+    """The report must not fall upon a model or a rule file, nor a directory."""
+    if path == STDOUT:
+        return
+    if not path:
+        raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
+    if os.path.isdir(path):
+        raise Wrong(f"the report {printable(path)} is a directory: name a file")
+    place = os.path.realpath(path)
+    if any(os.path.realpath(other) == place for other in others):
+        raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
+
+
+def _write_report(path: str, report: Report, console: Console) -> bool:
+
+    from fusion_engine.armnn.files import write_atomically
+    from fusion_engine.errors import OutputError
+
+    if path == STDOUT:
+        console.print(report.text().rstrip("\n"))
+        return True
+    try:
+        write_atomically(path, [report.text().encode("ascii")])
+    except OutputError as error:
+        console.note(f"fusion-engine: {printable(str(error))}")
+        return False
+    except OSError as error:
+        console.note(f"fusion-engine: {printable(path)}: cannot be written: {error.strerror}")
+        return False
+    return True

@@ -1,0 +1,124 @@
+"""What a run does to each of its models, as plain data: a worker process makes it into work again.
+
+Rules go as the bytes of their files, since a rule's pattern nests as deep as its author wants and pickle recurses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any
+
+from fusion_engine import __version__
+from fusion_engine.language.sources import Source
+
+if TYPE_CHECKING:
+    from fusion_engine.batch import Change, Job
+    from fusion_engine.judging import Judge
+    from fusion_engine.pictures import DiffPages
+    from fusion_engine.report import ModelReport
+
+__all__ = ["Task"]
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is done to every model of a run.
+
+    Attributes
+    ----------
+    kind
+        ``"fuse"``, ``"unfuse"`` or ``"convert"``.
+    rules
+        The rule files of ``fuse``, in order.
+    only, skip
+        Names that choose among the rules.
+    release
+        The release that results are carried to, or None.
+    verify, tolerance
+        Whether results are verified, and to what difference.
+    judge, judge_timeout
+        A user's command that decides whether a result is kept, and its seconds for each.
+    dry_run
+        Write nothing.
+    """
+
+    kind: str
+    rules: tuple[Source, ...] = ()
+    only: tuple[str, ...] = ()
+    skip: tuple[str, ...] = ()
+    release: str | None = None
+    verify: bool = False
+    tolerance: float | None = None
+    judge: str | None = None
+    judge_timeout: float | None = None
+    dry_run: bool = False
+
+    @property
+    def done(self) -> str:
+        """Status of a model that was changed."""
+        return {"fuse": "fused", "unfuse": "unfused", "convert": "converted"}[self.kind]
+
+    @property
+    def digest(self) -> str:
+        """Hexadecimal digest of all that a result depends on beside the model: this, and the version."""
+        told = blake2b(__version__.encode(), digest_size=16)
+        for entry in fields(self):
+            value = getattr(self, entry.name)
+            told.update(repr((entry.name, value)).encode("utf-8", "surrogateescape"))
+        return told.hexdigest()
+
+    def change(self) -> Change:
+        """The work on a network.
+
+        Raises
+        ------
+        FusionEngineError
+            Where the rules or the release are wrong.
+        """
+        from fusion_engine import batch
+        from fusion_engine.choosing import chosen_rules
+        from fusion_engine.language.rulefile import read_rules
+
+        if self.kind == "unfuse":
+            return batch.unfusing()
+        if self.kind == "convert":
+            return batch.converting(self.release or "")
+        rules, errors = read_rules(self.rules)
+        if errors:
+            raise errors[0]
+        change = batch.fusing(chosen_rules(rules, self.only, self.skip))
+        if self.verify:
+            change = batch.verifying(change, self.tolerance)
+        return batch.aiming(change, self.release)
+
+    def worker(self, pages: DiffPages | None = None) -> Worker:
+        """Who does the jobs of this task, one after the other; ``pages`` draw what it does.
+
+        Raises
+        ------
+        FusionEngineError
+            Where the rules, the release or the judge are wrong.
+        """
+        from fusion_engine.judging import TIMEOUT, Judge
+
+        judge = None if self.judge is None else Judge(self.judge, self.judge_timeout or TIMEOUT)
+        change = self.change()
+        return Worker(self, change if pages is None else pages.keeping(change), judge)
+
+
+class Worker:
+    """Does jobs of a task in this process."""
+
+    def __init__(self, task: Task, change: Change, judge: Judge | None) -> None:
+        self._task = task
+        self._change = change
+        self._judge = judge
+
+    def __call__(self, job: Job) -> ModelReport:
+        """Do a job; never raises for what is wrong with the model."""
+        from fusion_engine.batch import process
+
+        task = self._task
+        options: dict[str, Any] = {"done": task.done, "dry_run": task.dry_run, "judge": self._judge}
+        return process(job, self._change, **options)

@@ -1,0 +1,127 @@
+"""A run does only what has changed, and one at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+import fusion_engine as fe
+from fusion_engine.cli import main
+from fusion_engine.ledger import FOLDER, Ledger
+from fusion_engine.tasks import Task
+from tests.support.nets import Net
+
+
+def model(weight: float = 2.0) -> bytes:
+    net = Net()
+    conv = net.conv(net.input((1, 2, 2, 1), name="x"), weights=[[[[weight]]]])
+    net.output(net.batch_norm(conv, [1.0], [2.0], [3.0], [4.0], name="n"))
+    return fe.dumps(net.graph)
+
+
+@pytest.fixture(autouse=True)
+def models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("m").mkdir()
+    for name in "abc":
+        Path(f"m/{name}.armnn").write_bytes(model())
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> list[str]:
+    """What became of a, b and c: ``new`` or ``kept``."""
+    main(["fuse", "m", "--out", "o", *arguments])
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("m/")]
+    return ["kept" if "earlier written" in line or "earlier copied" in line else "new" for line in lines]
+
+
+def test_only_what_has_changed_is_done_again(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(capsys) == ["new", "new", "new"]
+    before = {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path("o").glob("*.armnn")}
+    assert run(capsys) == ["kept", "kept", "kept"]
+    assert {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in Path("o").glob("*.armnn")} == before
+    Path("m/a.armnn").write_bytes(model(3.0))
+    Path("o/b.armnn").unlink()
+    assert run(capsys) == ["new", "new", "kept"]
+    Path("o/c.armnn").write_bytes(b"spoilt")
+    assert run(capsys) == ["kept", "kept", "new"]
+    assert Path("o/c.armnn").read_bytes() == before[Path("o/c.armnn")][0]
+    assert run(capsys, "--force") == ["new", "new", "new"]
+
+
+def test_other_rules_options_and_versions_are_other_work(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(capsys)
+    for arguments in (["--rules", "npu"], ["--skip", "pad"], ["--release", "23.08"], ["--verify"]):
+        assert run(capsys, *arguments) == ["new", "new", "new"]
+    assert run(capsys, "--verify") == ["kept", "kept", "kept"]
+    monkeypatch.setattr("fusion_engine.tasks.__version__", "another")
+    assert run(capsys, "--verify") == ["new", "new", "new"]
+
+
+def test_the_report_of_what_was_kept_is_the_one_of_its_run(capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys, "--report", "one.json")
+    run(capsys, "--report", "two.json")
+    assert json.loads(Path("two.json").read_text()) == json.loads(Path("one.json").read_text())
+    assert json.loads(Path("two.json").read_text())["summary"]["fusions"] == 3
+
+
+def test_a_model_that_failed_is_tried_again(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("m/b.armnn").write_bytes(b"no model")
+    assert run(capsys) == ["new", "new", "new"]
+    Path("m/b.armnn").write_bytes(model())
+    assert run(capsys) == ["kept", "new", "kept"]
+
+
+@pytest.mark.parametrize("left", [b"", b"\n", b"{", b"[1]\n", b'{"ledger": 1, "name": "a.armnn"}\n', b"\xff\n"])
+def test_a_record_that_is_cut_off_or_odd_does_no_harm(left: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys)
+    path = Path("o") / FOLDER / "done.jsonl"
+    whole = path.read_bytes()
+    path.write_bytes(left)
+    assert run(capsys) == ["new", "new", "new"]
+    assert run(capsys) == ["kept", "kept", "kept"]
+    for cut in range(0, len(whole), 97):
+        path.write_bytes(whole[:cut])
+        assert set(run(capsys)) <= {"new", "kept"}
+        assert run(capsys) == ["kept", "kept", "kept"]
+
+
+def test_two_runs_into_one_directory(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkdir("o")
+    with Ledger("o", "task").alone():
+        assert main(["fuse", "m", "--out", "o"]) == 2
+        assert "another run is at work in o" in capsys.readouterr().err
+        assert list(Path("o").glob("*.armnn")) == []
+    assert list(Path("o").iterdir()) == []
+    assert run(capsys) == ["new", "new", "new"]
+
+
+def test_what_a_killed_run_left_goes(capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkdir("o")
+    Path("o/.a.armnn.k2xw9.tmp").write_bytes(b"half")
+    Path("o/.mine.tmp").write_bytes(b"mine")
+    Path("o/.judged-12345-x").mkdir()
+    Path("o/.judged-12345-x/a.armnn").write_bytes(b"half")
+    run(capsys)
+    assert sorted(os.listdir("o")) == [FOLDER, ".mine.tmp", "a.armnn", "b.armnn", "c.armnn"]
+
+
+def test_a_dry_run_leaves_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["fuse", "m", "--out", "o", "--dry-run"])
+    assert not Path("o").exists()
+
+
+def test_digests_of_tasks() -> None:
+    tasks = [
+        Task("fuse"),
+        Task("convert"),
+        Task("fuse", only=("a",)),
+        Task("fuse", skip=("a",)),
+        Task("fuse", release="20.08"),
+    ]
+    assert len({task.digest for task in tasks}) == len(tasks)
+    assert Task("fuse", only=("a",)).digest == Task("fuse", only=("a",)).digest

@@ -1,0 +1,101 @@
+"""Worker processes: the order of reports, and workers that die, hang or never had rules."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import fusion_engine as fe
+from fusion_engine.batch import Job, plan
+from fusion_engine.language.sources import read_source
+from fusion_engine.pool import cores, in_parallel
+from fusion_engine.tasks import Task
+from tests.support.nets import Net
+
+FUSE = Task("fuse", (read_source("armnn"),))
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> list[Job]:
+    """Six models, the second no model at all."""
+    (tmp_path / "in").mkdir()
+    for number in range(6):
+        net = Net()
+        conv = net.conv(net.input((1, 2, 2, 1), name="x"), weights=[[[[float(number)]]]])
+        net.output(net.batch_norm(conv, [1.0], [2.0], [3.0], [4.0], name="n"))
+        fe.save(net.graph, tmp_path / "in" / f"{number}.armnn")
+    (tmp_path / "in" / "1.armnn").write_bytes(b"no model")
+    return plan([tmp_path / "in"], tmp_path / "out")
+
+
+def written(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_reports_come_in_order_and_the_bytes_are_those_of_one_process(jobs: list[Job], tmp_path: Path) -> None:
+    worker = FUSE.worker()
+    alone = [worker(job) for job in jobs]
+    bytes_alone = written(tmp_path / "out")
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    together = list(in_parallel(jobs, FUSE, 3))
+    assert [report.path for report in together] == [job.path for job in jobs]
+    assert [report.status for report in together] == ["fused", "failed", "fused", "fused", "fused", "fused"]
+    assert together == alone
+    assert written(tmp_path / "out") == bytes_alone
+
+
+def judged(tmp_path: Path, lines: str) -> Task:
+    """A task whose judge is a script, which sees the worker as its parent."""
+    script = tmp_path / "judge.py"
+    script.write_text(f"import os, signal, sys, time\n{lines}\n", "utf-8")
+    return Task("fuse", FUSE.rules, judge=f"{shlex.quote(sys.executable)} {shlex.quote(str(script))}")
+
+
+def test_a_worker_that_is_killed_fails_its_model_only(jobs: list[Job], tmp_path: Path) -> None:
+    task = judged(tmp_path, "if sys.argv[1].endswith('3.armnn'): os.kill(os.getppid(), signal.SIGKILL)")
+    reports = list(in_parallel(jobs, task, 2))
+    assert [report.status for report in reports] == ["fused", "failed", "fused", "failed", "fused", "fused"]
+    assert reports[3].error is not None
+    assert reports[3].error.startswith(f"{jobs[3].path}: its worker process was ended by SIGKILL")
+    assert set(written(tmp_path / "out")) == {"0.armnn", "2.armnn", "4.armnn", "5.armnn"}
+
+
+def test_a_worker_that_hangs_fails_its_model_only(jobs: list[Job], tmp_path: Path) -> None:
+    task = judged(tmp_path, "if sys.argv[1].endswith('0.armnn'): time.sleep(600)")
+    begin = time.monotonic()
+    reports = list(in_parallel(jobs, task, 2, timeout=6))
+    assert [report.status for report in reports] == ["failed", "failed", "fused", "fused", "fused", "fused"]
+    assert reports[0].error == f"{jobs[0].path}: it took more than 6 seconds: give it more with --timeout"
+    assert time.monotonic() - begin < 300
+
+
+def test_work_that_is_given_up_leaves_no_process(jobs: list[Job], tmp_path: Path) -> None:
+    task = judged(tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getppid())); time.sleep(600)")
+    reports = in_parallel(jobs[2:], task, 1)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fusion_engine.pool._Crew.results", interrupted_when(tmp_path / "pid"))
+        with pytest.raises(KeyboardInterrupt):
+            next(reports)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+def interrupted_when(path: Path) -> object:
+    def results(_: object) -> dict[int, object]:
+        for _ in range(6000):
+            if path.exists() and path.read_text():
+                raise KeyboardInterrupt
+            time.sleep(0.01)
+        raise AssertionError("the judge was never asked")
+
+    return results
+
+
+def test_there_is_a_core() -> None:
+    assert cores() >= 1
