@@ -14,6 +14,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 
 import fusion_engine as fe
+from fusion_engine.cli import _parser
 from tests.support.pages import DOCS, ROOT
 
 NEEDED = ("mkdocs", "material", "mkdocstrings_handlers")
@@ -43,8 +44,19 @@ def test_every_page_is_there(site: Path) -> None:
 def test_the_reference_has_every_public_name(site: Path) -> None:
     text = (site / "reference" / "index.html").read_text("utf-8")
     found = set(re.findall(r'id="fusion_engine\.([^"]+)"', text))
-    assert {name for name in fe.__all__ if not name.startswith("_")} <= found
-    assert {"folds.Fold", "workspace.Workspace.rewire", "match.binding.Match"} <= found
+    wanted = {name for name in fe.__all__ if not name.startswith("_")}
+    wanted |= {"folds.Fold", "workspace.Workspace.rewire", "match.binding.Match"}
+    assert sorted(wanted - found) == [], "docs/reference.md lacks these"
+
+
+def test_every_command_is_described(site: Path) -> None:
+    (choices,) = (action.choices for action in _parser()._actions if isinstance(action.choices, dict))
+    page = (DOCS / "commands.md").read_text("utf-8")
+    assert sorted(re.findall(r"^<!-- help: (\S+) -->$", page, re.MULTILINE)) == sorted(choices)
+    assert sorted(re.findall(r"^## (\S+)$", page, re.MULTILINE)) == sorted(choices)
+    built = (site / "commands" / "index.html").read_text("utf-8")
+    for name in choices:
+        assert f"usage: fusion-engine {name} [-h]" in built
 
 
 def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
@@ -56,8 +68,8 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 @pytest.fixture
 def hook() -> ModuleType:
-    """scripts/site_links.py as a module."""
-    spec = spec_from_file_location("site_links", ROOT / "scripts" / "site_links.py")
+    """scripts/site_pages.py as a module."""
+    spec = spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
     assert spec
     assert spec.loader
     module = module_from_spec(spec)
@@ -80,6 +92,16 @@ def test_links_out_of_the_pages(hook: ModuleType) -> None:
     fenced = "```text\n[a](../../rules)\n```\n"
     assert rendered(hook, fenced) == fenced
     assert rendered(hook, "[a](../../rules)", "https://example.org/r/") == "[a](https://example.org/r/blob/HEAD/rules)"
+
+
+def test_help(hook: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
+    text = rendered(hook, "a\n\n<!-- help: unfuse -->\n\nb")
+    assert text.startswith("a\n\n```text\nusage: fusion-engine unfuse [-h]")
+    assert text.endswith("```\n\nb")
+    with caplog.at_level(logging.WARNING):
+        rendered(hook, "<!-- help: refuse -->")
+    (record,) = caplog.records
+    assert record.getMessage().startswith("there is no command refuse: usage: fusion-engine")
 
 
 def test_links_to_what_is_not_there(hook: ModuleType, caplog: pytest.LogCaptureFixture) -> None:
