@@ -17,6 +17,8 @@ import fusion_engine as fe
 from fusion_engine.cli import _parser
 from tests.support.pages import DOCS, ROOT
 
+pytestmark = pytest.mark.xdist_group("site")  # one build of the site
+
 NEEDED = ("mkdocs", "material", "mkdocstrings_handlers")
 
 
