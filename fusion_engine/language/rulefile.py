@@ -19,12 +19,13 @@ from fusion_engine.language.parser import SYNTAX_VERSIONS, parse
 from fusion_engine.language.resolve import MARKED, Resolver
 from fusion_engine.language.rule import FusingRule, checked_results, default_into, option_faults, resolved
 from fusion_engine.language.sources import Source, read_source
+from fusion_engine.language.tokens import place
 from fusion_engine.language.tomlplaces import MAX_DEPTH, Location, locations, too_deep
 from fusion_engine.language.tomlplaces import Path as KeyPath
 from fusion_engine.language.vocabulary import vocabulary
 from fusion_engine.schema import schema
 
-__all__ = ["check_file", "load_rules", "read_rules"]
+__all__ = ["CheckedFile", "PlacedRule", "check_file", "load_rules", "read_files", "read_rules"]
 
 _FILE_KEYS: dict[str, str] = {"syntax": "an integer", "layers": "a table", "rule": "a list", "marked": "a string"}
 _RULE_KEYS: dict[str, str] = {
@@ -111,6 +112,28 @@ def read_rules(
     RuleError
         Where one of ``results`` cannot be the result of a rule.
     """
+    checked = read_files(sources, results)
+    rules = [placed.rule for file in checked for placed in file.rules]
+    return rules, [error for file in checked for error in file.errors]
+
+
+def read_files(
+    sources: Iterable[str | os.PathLike[str] | Source], results: Iterable[str] = (), *, rules_needed: bool = True
+) -> list[CheckedFile]:
+    """Rule files with the places of what is in them.
+
+    Parameters
+    ----------
+    sources, results
+        As of `read_rules`.
+    rules_needed
+        Whether it is an error that a file has no rule.
+
+    Raises
+    ------
+    RuleError
+        Where one of ``results`` cannot be the result of a rule.
+    """
     files: list[_File] = []
     for source in sources:
         try:
@@ -119,11 +142,74 @@ def read_rules(
             files.append(_File(os.fsdecode(source) if isinstance(source, (str, os.PathLike)) else "", ""))
             files[-1].errors.append(error)
             continue
-        files.append(_read(read))
+        files.append(_read(read, rules_needed))
     made = (draft.result(file.layers) for file in files for draft in file.drafts)
     known = frozenset({*checked_results(frozenset(results)), *(name for name in made if name)})
-    rules = [rule for file in files for rule in _made(file, known)]
-    return rules, [error for file in files for error in sorted(file.errors, key=_by_place)]
+    return [_checked(file, known) for file in files]
+
+
+@dataclass(frozen=True)
+class CheckedFile:
+    """A rule file that was read.
+
+    Attributes
+    ----------
+    name
+        As messages call it.
+    rules
+        The right rules, in order.
+    errors
+        What is wrong, by place.
+    layers
+        The vocabulary: text by name.
+    results
+        The ``into`` names that its rules make, in order.
+    """
+
+    name: str
+    rules: tuple[PlacedRule, ...]
+    errors: tuple[RuleError, ...]
+    layers: Mapping[str, str]
+    results: tuple[str, ...]
+    _file: _File = field(repr=False, compare=False)
+
+    def fault_in_layer(self, name: str, offset: int, reason: str) -> RuleError:
+        """Something about the definition of a vocabulary name, at an offset in its text; not counted as an error."""
+        line, column = place(self.layers[name], offset)
+        fault = RuleError(reason, text=self.layers[name], line=line, column=column)
+        return self._file.placed(fault, self._file.layer_places[name], None)
+
+
+@dataclass(frozen=True)
+class PlacedRule:
+    """A rule, and where its file has what belongs to it."""
+
+    rule: FusingRule
+    _file: _File = field(repr=False, compare=False)
+    _draft: _Draft = field(repr=False, compare=False)
+
+    def has(self, argument: str) -> bool:
+        """Whether the file gives that argument of `FusingRule`."""
+        return argument in self._draft.places
+
+    def fault_in_text(self, index: int, offset: int, reason: str) -> RuleError:
+        """Something about a match text, at an offset in it; not counted as an error."""
+        text = self._draft.texts[index]
+        line, column = place(text, offset)
+        fault = RuleError(reason, text=text, line=line, column=column)
+        return self._file.placed(fault, self._draft.anchors[index], self._draft.label)
+
+    def fault_of(self, argument: str, reason: str) -> RuleError:
+        """Something about an argument, or where the file leaves it out about the rule; not counted as an error."""
+        line, column = self._file.place(self._draft.places.get(argument, self._draft.start))
+        name = self._file.name
+        return RuleError(reason, text=self._file.text, line=line, column=column, source=name, rule=self._draft.label)
+
+
+def _checked(file: _File, results: frozenset[str]) -> CheckedFile:
+    rules = tuple(PlacedRule(rule, file, draft) for rule, draft in _made(file, results))
+    own = tuple(dict.fromkeys(name for draft in file.drafts if (name := draft.result(file.layers))))
+    return CheckedFile(file.name, rules, tuple(sorted(file.errors, key=_by_place)), file.layers, own, file)
 
 
 def _by_place(error: RuleError) -> tuple[int, int]:
@@ -196,6 +282,10 @@ class _File:
 
     def report_inside(self, error: RuleError, anchor: Location, rule: str | None) -> None:
         """Report an error whose line and column count in a text of the file."""
+        self.errors.append(self.placed(error, anchor, rule))
+
+    def placed(self, error: RuleError, anchor: Location, rule: str | None) -> RuleError:
+        """An error whose line and column count in a text of the file, as one of the file."""
         if anchor.inside is None:
             found = RuleError(error.reason, text=error.text, line=error.line, column=error.column, source=self.name)
             found.outer = self.place(anchor.value)
@@ -204,13 +294,13 @@ class _File:
             line, column = line + error.line - 1, error.column + (column - 1 if error.line == 1 else 0)
             found = RuleError(error.reason, text=self.text, line=line, column=column, source=self.name)
         found.rule = rule
-        self.errors.append(found)
+        return found
 
 
 # Reading
 
 
-def _read(source: Source) -> _File:
+def _read(source: Source, rules_needed: bool = True) -> _File:
     try:
         text = source.data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -226,7 +316,7 @@ def _read(source: Source) -> _File:
         _read_toml(file)
     else:
         file.report(0, "the name of a rule file ends in .toml or .rules")
-    if not file.drafts and not file.errors:
+    if rules_needed and not file.drafts and not file.errors:
         how = "write one on a line, as Activation{Convolution2d}"
         if not source.name.endswith(".rules"):
             how = 'begin each with [[rule]], and below it match = "Activation{Convolution2d}"'
@@ -378,7 +468,7 @@ def _refuse(file: _File, draft: _Draft, argument: str, reason: str) -> None:
     file.report(draft.places.get(argument, draft.start), reason, draft.label)
 
 
-def _made(file: _File, results: frozenset[str]) -> Iterator[FusingRule]:
+def _made(file: _File, results: frozenset[str]) -> Iterator[tuple[FusingRule, _Draft]]:
     """The right rules of a file; what is wrong is reported."""
     sound = _check_layers(file, results) and not file.undefined
     definitions = tuple(sorted(file.layers.items()))
@@ -386,7 +476,7 @@ def _made(file: _File, results: frozenset[str]) -> Iterator[FusingRule]:
         _check_options(file, draft)
         if draft.whole and sound:
             try:
-                yield _rule(file, draft, results)
+                yield _rule(file, draft, results), draft
                 continue
             except RuleError:
                 pass  # its texts are wrong, all of which is told now
