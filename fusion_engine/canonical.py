@@ -16,12 +16,12 @@ from fusion_engine.content import Digester
 from fusion_engine.network import Network
 from fusion_engine.partition import refined_order
 
-__all__ = ["canonical_order", "digest"]
+__all__ = ["canonical_order", "digest", "feeders", "incoming"]
 
 _slot = itemgetter(0)
 
 
-def canonical_order(graph: Network) -> list[int]:
+def canonical_order(graph: Network, fed_by: Mapping[int, list[tuple[int, int]]] | None = None) -> list[int]:
     """Every layer once, in canonical order.
 
     The Inputs come first, in the order of ``graph.graph["inputs"]``. Then what the listed Outputs
@@ -33,6 +33,13 @@ def canonical_order(graph: Network) -> list[int]:
     consumers. What is left is interchangeable, so that its order shows nowhere; the limit is
     connected parts of such layers that are alike from every layer's view and yet not symmetric (see
     `fusion_engine.partition`).
+
+    Parameters
+    ----------
+    graph
+        The network.
+    fed_by
+        What `incoming` gives, where it is known.
 
     Returns
     -------
@@ -52,16 +59,16 @@ def canonical_order(graph: Network) -> list[int]:
     >>> canonical_order(graph)
     [2, 7, 5]
     """
-    incoming = _incoming(graph)
-    inputs = _listed(graph, "inputs", incoming)
-    outputs = [key for key in _listed(graph, "outputs", incoming) if key not in inputs]
+    sources = incoming(graph) if fed_by is None else fed_by
+    inputs = _listed(graph, "inputs", sources)
+    outputs = [key for key in _listed(graph, "outputs", sources) if key not in inputs]
     order = list(inputs)
     seen = {*inputs, *outputs}
     for output in outputs:
-        _walk([source for _, source in incoming[output]], incoming, seen, order)
-    if len(order) + len(outputs) < len(incoming):
-        roots = _dead_roots(graph, [key for key in incoming if key not in seen], order)
-        _walk(roots, incoming, seen, order)
+        _walk([source for _, source in sources[output]], sources, seen, order)
+    if len(order) + len(outputs) < len(sources):
+        roots = _dead_roots(graph, [key for key in sources if key not in seen], order)
+        _walk(roots, sources, seen, order)
     order += outputs
     return order
 
@@ -115,26 +122,38 @@ def _listed(graph: Network, name: str, known: Mapping[int, Any]) -> dict[int, No
     return found
 
 
-def _incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
+def incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
     """Per layer (first input slot, source) of every layer that feeds it, by slot."""
     found: dict[int, list[tuple[int, int]]] = {key: [] for key in graph}
     several = []
     for source, targets in graph.adjacency():
         for target, data in targets.items():
-            slots: Any = data.get("slots")
-            try:
-                slot = slots[0][1] if len(slots) == 1 else min(pair[1] for pair in slots)
-            except (TypeError, IndexError, KeyError, ValueError):
-                slot = None
-            if type(slot) is not int:
-                slot = min((pair[1] for pair in _pairs(data)), default=0)
             entries = found[target]
-            entries.append((slot, source))
+            entries.append((_first_slot(data), source))
             if len(entries) == 2:
                 several.append(entries)
     for entries in several:
         entries.sort(key=_slot)
     return found
+
+
+def feeders(graph: Network, layer: int) -> list[tuple[int, int]]:
+    """What `incoming` has for one layer."""
+    own: Any = graph
+    found = [(_first_slot(data), source) for source, data in own._pred[layer].items()]
+    if len(found) > 1:
+        found.sort(key=_slot)
+    return found
+
+
+def _first_slot(data: Mapping[str, Any]) -> int:
+    """The first input slot of an edge's pairs, whatever they are."""
+    slots: Any = data.get("slots")
+    try:
+        slot = slots[0][1] if len(slots) == 1 else min(pair[1] for pair in slots)
+    except (TypeError, IndexError, KeyError, ValueError):
+        slot = None
+    return slot if type(slot) is int else min((pair[1] for pair in _pairs(data)), default=0)
 
 
 def _pairs(data: Mapping[str, Any]) -> list[tuple[int, int]]:

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any
 
 import networkx as nx
 
 from fusion_engine import group, opaque
+from fusion_engine.collector import paused
 from fusion_engine.errors import FuseError, RuleLoopError
 from fusion_engine.folds import Fold, Inapplicable, Refused, find_fold
 from fusion_engine.language.rule import FusingRule
-from fusion_engine.match import StepLimitError, compile_rule
+from fusion_engine.match import Matcher, StepLimitError, compile_rule
 from fusion_engine.match.binding import Match
+from fusion_engine.match.index import RootIndex
 from fusion_engine.network import Network, warnings_of
 from fusion_engine.predicates import RulePredicate
 from fusion_engine.validation import blaming
@@ -106,35 +108,43 @@ class RuleStatistics:
     seconds: float = field(compare=False)
 
 
-class _Matcher(Protocol):
-    """What the engine needs of a compiled rule."""
+BEYOND = 2
+"""How many connections beyond its layers opaque layers and groups look at a match."""
 
-    @property
-    def root_types(self) -> frozenset[str]: ...
-
-    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]: ...
-
-
-@dataclass(frozen=True)
-class _AnyRoot:
-    """The matcher of a fold that declares its root types: each such layer by itself."""
-
-    root_types: frozenset[str]
-
-    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]:
-        yield Match(root, (root,), (), (), (), ())
+MANY = 8
+"""Roots from which on a fold may prepare what it computes for them."""
 
 
 @dataclass
 class _Runner:
-    """A rule with its matcher and what it did."""
+    """A rule, what finds its matches, and what it did.
+
+    Attributes
+    ----------
+    rule
+        The rule.
+    matcher
+        The compiled patterns; None for a fold that finds its roots itself.
+    fold, predicate
+        What the rule names, if it does.
+    roots
+        Its root types.
+    reach
+        How many connections around a root decide what becomes of it; None where anything may.
+    refusals
+        What was refused, by root.
+    seen
+        Number of the workspace's changes that its last scan has seen at all roots; -1 before the first.
+    """
 
     rule: FusingRule
-    matcher: _Matcher
+    matcher: Matcher | None
     fold: Fold | None
     predicate: RulePredicate | None
-    refusals: list[Refusal] = field(default_factory=list)
-    quiet_at: int = -1
+    roots: frozenset[str]
+    reach: int | None
+    refusals: dict[int, Refusal] = field(default_factory=dict)
+    seen: int = -1
     tried: int = 0
     fired: int = 0
     seconds: float = 0.0
@@ -142,19 +152,38 @@ class _Runner:
     @classmethod
     def of(cls, rule: FusingRule) -> _Runner:
         fold = None if rule.fold is None else find_fold(rule.fold)
-        matcher = _AnyRoot(fold.roots) if fold is not None and not rule.patterns else compile_rule(rule)
-        return cls(rule, matcher, fold, None if rule.when is None else RulePredicate(rule))
+        predicate = None if rule.when is None else RulePredicate(rule)
+        beyond = BEYOND if fold is None else fold.reach
+        if predicate is not None:
+            beyond = None
+        if fold is not None and not rule.patterns:
+            return cls(rule, None, fold, predicate, fold.roots, beyond)
+        matcher = compile_rule(rule)
+        reach = None if beyond is None else matcher.depth + beyond
+        return cls(rule, matcher, fold, predicate, matcher.root_types, reach)
 
     def statistics(self) -> RuleStatistics:
         """What it did so far."""
         return RuleStatistics(self.rule.name, self.tried, self.fired, len(self.refusals), self.seconds)
 
-    def roots(self, workspace: Workspace) -> list[int]:
-        """The layers of the root's types, in canonical order."""
-        found = {key for name in sorted(self.matcher.root_types) for key in workspace.of_type(name)}
-        if len(found) < 2:
-            return list(found)
-        return [key for key in workspace.order() if key in found]
+    def hopeful(self, index: RootIndex, workspace: Workspace, region: Collection[int] | None) -> list[int]:
+        """The roots in a region at which something may be found as the network stands now, in no promised order."""
+        if self.matcher is not None and self.matcher.simple is not None:
+            return index.hopeful(self.matcher.simple, self.roots, region)
+        return self.worth(workspace, index.roots(self.roots, region))
+
+    def worth(self, workspace: Workspace, roots: list[int]) -> list[int]:
+        """Those of some roots at which something may be found."""
+        if self.matcher is None:
+            glance = None if self.fold is None else self.fold.glance
+            return roots if glance is None else glance(workspace, roots)
+        return roots if self.matcher.simple is None else self.matcher.simple.hopeful(workspace, roots)
+
+    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]:
+        """The matches at a root: of a fold that finds its roots itself each such layer by itself."""
+        if self.matcher is not None:
+            return self.matcher.matches(workspace, root)
+        return iter((Match(root, (root,), (), (), (), ()),))
 
     def check(self, workspace: Workspace, match: Match) -> Any:
         """The plan for a match; raises Refused."""
@@ -230,7 +259,7 @@ def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
     chosen = _rules(rules)
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
-    with blaming(graph, "cannot be fused"):
+    with blaming(graph, "cannot be fused"), paused():
         return _fuse(graph, chosen)
 
 
@@ -265,16 +294,17 @@ _NAME_OR_PATH = re.compile(r"\.(?:toml|rules)$|^[a-z][a-z0-9_-]*$")
 def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
     workspace = Workspace(graph)
     runners = [_Runner.of(rule) for rule in rules]
+    index = RootIndex(workspace, (runner.roots for runner in runners if runner.matcher and runner.matcher.simple))
     fusions: list[Fusion] = []
     bound = 10 * len(graph) + 100
     last: deque[str] = deque(maxlen=20)
     while True:
         before = workspace.revision
         for runner in runners:
-            if runner.quiet_at == workspace.revision:
+            if runner.seen == len(workspace.changes):
                 continue
             start = perf_counter()
-            for fusion in _scan(workspace, runner):
+            for fusion in _scan(workspace, index, runner):
                 fusions.append(fusion)
                 runner.fired += 1
                 last.append(fusion.rule)
@@ -286,44 +316,95 @@ def _fuse(graph: Network, rules: list[FusingRule]) -> Network:
             runner.seconds += perf_counter() - start
         if workspace.revision == before:
             break
+    refusals = tuple(refusal for runner in runners for refusal in _ordered(workspace, runner.refusals))
     warnings = opaque.settle(workspace)
     result = workspace.graph
     result.graph["fusions"] = tuple(fusions)
-    result.graph["refusals"] = tuple(refusal for runner in runners for refusal in runner.refusals)
+    result.graph["refusals"] = refusals
     result.graph["statistics"] = tuple(runner.statistics() for runner in runners)
     result.graph["warnings"] = tuple(dict.fromkeys((*warnings_of(result), *warnings)))
     return result
 
 
-def _scan(workspace: Workspace, runner: _Runner) -> Iterator[Fusion]:
-    """One rule over all its roots."""
-    before = workspace.revision
-    runner.refusals = []
-    types = runner.matcher.root_types
-    for root in runner.roots(workspace):
-        if root not in workspace.graph or workspace.type(root) not in types:
-            continue
-        reason: str | None = None
-        matches = _Matches(runner.matcher.matches(workspace, root))
-        for match in matches:
-            if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
-                continue  # a grouped layer is matched by folds only
-            runner.tried += 1
-            try:
-                plan = runner.check(workspace, match)
-            except Inapplicable:
-                continue
-            except Refused as refused:
-                reason = reason or refused.reason
-                continue
-            yield runner.apply(workspace, match, plan)
+def _scan(workspace: Workspace, index: RootIndex, runner: _Runner) -> Iterator[Fusion]:
+    """One rule over all its roots at which something may be found that its last scan has not seen.
+
+    As the definition has it, all roots are gone over in the canonical order that the network has at the
+    start. Until the rule fires, nothing changes: so roots at which it cannot match are left out, and order
+    matters only where others are left. Once it has fired, each later root is looked at.
+    """
+    region = None if runner.seen < 0 or runner.reach is None else index.near(runner.seen, runner.reach)
+    runner.seen = len(workspace.changes)
+    _forget(workspace, runner.refusals, region)
+    hopeful = runner.hopeful(index, workspace, region)
+    if not hopeful:
+        return
+    everyone = set(index.roots(runner.roots, None))
+    order = hopeful
+    if len(everyone) > 1:
+        chosen = set(hopeful)
+        order = [key for key in workspace.order() if key in everyone]
+        roots = [key for key in order if key in chosen]
+    else:
+        roots = hopeful
+    if len(roots) >= MANY and runner.fold is not None and runner.fold.prepare is not None:
+        runner.fold.prepare(workspace, roots)
+    for number, root in enumerate(roots):
+        fusion = _try(workspace, runner, root)
+        if fusion is not None:
+            yield fusion
+            later = order[order.index(root) + 1 :] if len(roots) < len(order) else roots[number + 1 :]
             break
-        else:
-            reason = "; besides, ".join(text for text in (reason, matches.limit) if text)
-            if reason:
-                runner.refusals.append(Refusal(runner.rule.name, _ref(workspace, root), reason))
-    if workspace.revision == before:
-        runner.quiet_at = before
+    else:
+        return
+    chosen = set(roots)
+    for root in later:
+        if root not in workspace.graph or workspace.type(root) not in runner.roots:
+            runner.refusals.pop(root, None)
+            continue
+        if root in chosen or runner.worth(workspace, [root]):
+            fusion = _try(workspace, runner, root)
+            if fusion is not None:
+                yield fusion
+
+
+def _forget(workspace: Workspace, refusals: dict[int, Refusal], region: Collection[int] | None) -> None:
+    """Take refusals off the record at roots that are looked at anew, or are gone."""
+    if region is None:
+        refusals.clear()
+    elif refusals:
+        for key in [key for key in refusals if key in region or key not in workspace.graph]:
+            del refusals[key]
+
+
+def _ordered(workspace: Workspace, refusals: dict[int, Refusal]) -> list[Refusal]:
+    """Refusals in the canonical order of their roots."""
+    if len(refusals) < 2:
+        return list(refusals.values())
+    return [refusals[key] for key in workspace.order() if key in refusals]
+
+
+def _try(workspace: Workspace, runner: _Runner, root: int) -> Fusion | None:
+    """The first match at a root that can be rewritten, rewritten; where there is none, note what was refused."""
+    runner.refusals.pop(root, None)
+    reason: str | None = None
+    matches = _Matches(runner.matches(workspace, root))
+    for match in matches:
+        if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
+            continue  # a grouped layer is matched by folds only
+        runner.tried += 1
+        try:
+            plan = runner.check(workspace, match)
+        except Inapplicable:
+            continue
+        except Refused as refused:
+            reason = reason or refused.reason
+            continue
+        return runner.apply(workspace, match, plan)
+    reason = "; besides, ".join(text for text in (reason, matches.limit) if text)
+    if reason:
+        runner.refusals[root] = Refusal(runner.rule.name, _ref(workspace, root), reason)
+    return None
 
 
 class _Matches:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from fusion_engine.canonical import canonical_order
+from fusion_engine.canonical import canonical_order, feeders, incoming
 from fusion_engine.network import (
     EMPTY,
     FrozenDict,
@@ -73,6 +73,9 @@ class Workspace:
         The layer names in use.
     revision
         Counts edits: equal numbers mean nothing changed in between.
+    changes
+        Keys of the layers that edits have touched, oldest first: those whose attributes, inputs or uses are others
+        since, and the consumers of those whose attributes are. A key may stand there often, or be gone.
     memo
         What a kind of rewrite notes for its later rewrites of the same run, by its own key.
     """
@@ -83,6 +86,7 @@ class Workspace:
         self.layout = common_layout(graph)
         self.names = Names(node.get("name", "") for node in graph.nodes.values())
         self.revision = 0
+        self.changes: list[int] = []
         self.memo: dict[str, Any] = {}
         self._fresh = fresh_keys(graph)
         self._sources: dict[int, tuple[tuple[int, Source], ...]] = {}
@@ -95,6 +99,10 @@ class Workspace:
             self._types.setdefault(node["type"], {})[key] = None
             self._counts[node.get("name", "")] += 1
         self._order: list[int] | None = None
+        self._incoming: dict[int, list[tuple[int, int]]] | None = None
+        self._incoming_at = 0
+        self._present: frozenset[str] = frozenset()
+        self._types_at = -1
 
     # Reading
 
@@ -166,6 +174,14 @@ class Workspace:
             self._data_inputs[key] = found
         return found
 
+    def types_around(self, key: int) -> tuple[str, ...]:
+        """The type of a layer, and those of the layers on its data inputs."""
+        nodes = self._nodes
+        found = self._data_inputs.get(key)
+        if found is None:
+            found = self.data_inputs(key)
+        return (nodes[key]["type"], *[nodes[pair[1][0]]["type"] for pair in found])
+
     def parameter_inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
         """The inputs that `data_inputs` leaves out, in slot order."""
         data = set(self.data_inputs(key))
@@ -177,6 +193,32 @@ class Workspace:
         if found is None:
             found = self._uses[key] = tuple(consumers(self.graph, key))
         return found
+
+    def is_used(self, key: int) -> bool:
+        """Whether anything reads a layer."""
+        return bool(self._succ[key])
+
+    def reads(self, key: int, kind: str) -> bool:
+        """Whether a layer reads one of a type."""
+        nodes = self._nodes
+        return any(nodes[source]["type"] == kind for source in self._pred[key])
+
+    def reads_only(self, key: int, kind: str) -> bool:
+        """Whether a layer reads something, and only layers of a type."""
+        nodes = self._nodes
+        for source in self._pred[key]:
+            if nodes[source]["type"] != kind:
+                return False
+        return bool(self._pred[key])
+
+    def only_source(self, key: int) -> Source | None:
+        """What feeds a layer whose one input is on slot 0 and whose inputs are all connected; None of any other."""
+        found = self._sources.get(key)
+        if found is None:
+            found = self.inputs(key)
+        if len(found) != 1 or found[0][0] != 0 or self._nodes[key].get("unconnected"):
+            return None
+        return found[0][1]
 
     def recipe(self, key: int) -> Mapping[str, Any] | None:
         """The recipe of a StandIn that this project made, else None."""
@@ -191,6 +233,18 @@ class Workspace:
         recipe = self.recipe(key)
         return None if recipe is None else recipe["result"]
 
+    def params(self, key: int) -> Mapping[str, Any] | None:
+        """Descriptor of a layer as the node has it, None where it has none."""
+        found: Mapping[str, Any] | None = self._nodes[key].get("params")
+        return found
+
+    def types(self) -> frozenset[str]:
+        """The layer types that there are, in every spelling."""
+        if self._types_at != len(self.changes):
+            self._present = frozenset([name for name, keys in self._types.items() if keys])
+            self._types_at = len(self.changes)
+        return self._present
+
     def of_type(self, name: str) -> Iterable[int]:
         """Keys of the layers spelled so, in no promised order."""
         return self._types.get(name, {}).keys()
@@ -198,19 +252,40 @@ class Workspace:
     def order(self) -> list[int]:
         """Every layer in canonical order, as the network stands now."""
         if self._order is None:
-            self._order = canonical_order(self.graph)
+            self._order = canonical_order(self.graph, self._feeders())
         return self._order
 
+    def _feeders(self) -> dict[int, list[tuple[int, int]]]:
+        """What feeds each layer, as `canonical_order` walks it: renewed where edits were made since."""
+        found = self._incoming
+        if found is None:
+            found = self._incoming = incoming(self.graph)
+        else:
+            for key in dict.fromkeys(self.changes[self._incoming_at :]):
+                if key in self._nodes:
+                    found[key] = feeders(self.graph, key)
+                else:
+                    found.pop(key, None)
+        self._incoming_at = len(self.changes)
+        return found
+
     # Changing
+
+    def touch_all(self) -> None:
+        """Note that something about the network as a whole is another, which may matter to any layer."""
+        self._touch(*self._nodes)
 
     def _touch(self, *keys: int) -> None:
         self.revision += 1
         self._order = None
+        self.changes += keys
+        sources, data_inputs, uses, recipes = self._sources, self._data_inputs, self._uses, self._recipes
         for key in keys:
-            self._sources.pop(key, None)
-            self._data_inputs.pop(key, None)
-            self._uses.pop(key, None)
-            self._recipes.pop(key, None)
+            sources.pop(key, None)
+            data_inputs.pop(key, None)
+            uses.pop(key, None)
+            if recipes:
+                recipes.pop(key, None)
 
     def _rename(self, old: str | None, new: str | None) -> None:
         if old is not None:
@@ -291,24 +366,43 @@ class Workspace:
         self.graph.remove_node(key)
         self._touch(key, *neighbours)
 
-    def take_over(self, key: int, layer: int) -> None:
+    def take_over(self, key: int, layer: int, **changes: Any) -> None:
         """Let ``layer`` stand where ``key`` stood: its key, its name, its consumers; ``key`` goes.
 
         The attributes and inputs of ``layer`` move to ``key``, so that whoever holds the key of a
         match's root still holds the key of its result. The outputs' TensorInfos of ``key`` stay.
+        ``changes`` are attributes of the result in the place of those of ``layer``.
         """
-        kept = self._nodes[key]
-        name, outputs = kept.get("name", ""), kept.get("outputs", ())
-        attributes = self._nodes[layer]
-        inputs = self.inputs(layer)
-        self.remove(layer)
+        nodes, succ, pred = self._nodes, self._succ, self._pred
+        kept, moved = nodes[key], nodes[layer]
+        touched = [key, *succ[key], layer, *succ[layer], *pred[key], *pred[layer]]
+        for source in pred[key]:
+            del succ[source][key]
+        for target in succ[layer]:
+            pred[target].pop(layer, None)
+        inputs: dict[int, dict[str, Any]] = {}
+        for source, data in pred[layer].items():
+            del succ[source][layer]
+            slots = data["slots"]
+            edge = {"slots": tuple(slots) if len(slots) == 1 else tuple(sorted(slots, key=lambda pair: pair[::-1]))}
+            inputs[source] = succ[source][key] = edge
+        pred[key] = inputs
+        del nodes[layer], succ[layer], pred[layer]
+        types = self._types
+        del types[moved["type"]][layer]
+        if kept["type"] != moved["type"]:
+            del types[kept["type"]][key]
+            types.setdefault(moved["type"], {})[key] = None
+        self._rename(moved.get("name", ""), None)
+        stays = {"name": kept.get("name", ""), "outputs": kept.get("outputs", ())}
         kept.pop("overrides", None)
-        named = {field: value for field, value in attributes.items() if isinstance(field, str)}
-        self.set(key, **{**named, "name": name, "outputs": outputs})
-        self._rewire(key, inputs)
+        kept.update({name: value for name, value in moved.items() if isinstance(name, str)})
+        kept.update(changes)
+        kept.update(stays)
+        self._touch(*touched)
 
     def drop_unused(self, constants: Iterable[int]) -> None:
         """Remove those of the Constant layers that have no consumer left."""
         for key in constants:
-            if key in self.graph and self.type(key) == "Constant" and not self.uses(key):
+            if key in self._nodes and self.type(key) == "Constant" and not self._succ[key]:
                 self.remove(key)

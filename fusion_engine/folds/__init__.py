@@ -9,7 +9,7 @@ this package's own folds cannot be taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -63,12 +63,25 @@ class Fold:
     layers
         ``layers(plan) -> keys``: what a plan of such a fold takes in, the root first, for the record;
         None where that is what the match holds.
+    reach
+        How many connections beyond the layers of the match lies what ``check`` looks at, at the most. The
+        engine then does not ask again about a match that was refused while nothing changed so near. None,
+        the default, where it may look anywhere.
+    glance
+        ``glance(workspace, keys) -> keys``: of layers of the root types those that are worth a ``check``; for
+        all others that would raise Inapplicable. A quick look for folds with ``roots``; None for all.
+    prepare
+        ``prepare(workspace, roots)``: called before a rule with this fold goes over many roots, so that the
+        fold may compute in a batch what ``check`` would compute one by one. Changes nothing.
     """
 
     check: Callable[[Workspace, Match], Any]
     apply: Callable[[Workspace, Match, Any], int | None]
     roots: frozenset[str] = frozenset()
     layers: Callable[[Any], tuple[int, ...]] | None = None
+    reach: int | None = None
+    glance: Callable[[Workspace, Iterable[int]], list[int]] | None = None
+    prepare: Callable[[Workspace, Sequence[int]], None] | None = None
 
 
 OWN = {

@@ -77,4 +77,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return match.root
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)

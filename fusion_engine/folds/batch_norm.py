@@ -57,7 +57,7 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return apply_plan(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)
 
 
 def layers_of(workspace: Workspace, match: Match, fold: str, below: frozenset[str]) -> tuple[int, int, TensorInfo]:

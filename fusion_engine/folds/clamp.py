@@ -95,7 +95,7 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return root
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)
 
 
 def _data_source(workspace: Workspace, key: int) -> Source:

@@ -9,6 +9,7 @@ and into their range, as Arm NN does at every run. Integers are computed as inte
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -162,9 +163,15 @@ def _axis_after_reshape(before: tuple[int, ...], axis: int, after: tuple[int, ..
     return None
 
 
+def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
+    return [key for key in keys if workspace.reads_only(key, "Constant")]
+
+
 FOLD = Fold(
     check,
     apply,
     roots=frozenset({*PERMUTES, "Reshape", "Dequantize", "Cast", *UNARY, *BINARY}),
     layers=lambda plan: (plan.root, *plan.constants),
+    reach=2,
+    glance=_glance,
 )

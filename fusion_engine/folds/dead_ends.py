@@ -6,6 +6,7 @@ does, and stays with all that feeds it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from fusion_engine.folds import Fold, Inapplicable, Refused
@@ -58,9 +59,15 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> None:
         workspace.remove(key)
 
 
+def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
+    return [key for key in keys if not workspace.is_used(key)]
+
+
 FOLD = Fold(
     check,
     apply,
     roots=frozenset(name for dialect in DIALECTS for name in schema(dialect).layers) - {"Input", "Output"},
     layers=lambda plan: plan.layers,
+    reach=0,
+    glance=_glance,
 )

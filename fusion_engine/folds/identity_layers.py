@@ -7,7 +7,7 @@ Subtraction of 0. Quantization must be the same on both sides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -153,4 +153,9 @@ def _is_all(tensor: Tensor, value: int, place: str) -> bool:
         return False
 
 
-FOLD = Fold(check, apply, roots=frozenset({*_TESTS, *BINARY}))
+def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
+    """An elementwise layer is worth a look where it reads a Constant."""
+    return [key for key in keys if workspace.type(key) not in BINARY or workspace.reads(key, "Constant")]
+
+
+FOLD = Fold(check, apply, roots=frozenset({*_TESTS, *BINARY}), reach=2, glance=_glance)

@@ -169,6 +169,7 @@ def mind_layout_scheme(workspace: Workspace, tensor: Tensor, place: str) -> None
     depthwise = any(True for _ in workspace.of_type("DepthwiseConvolution2d"))
     if graph.get("dialect", "current") == "current" and not depthwise:
         graph["feature_versions"] = (bindings, 1, as_inputs)
+        workspace.touch_all()
         return
     warning = (
         f"{place} becomes a Constant of rank 4 in a network of weightsLayoutScheme 0: releases from 22.05 on "

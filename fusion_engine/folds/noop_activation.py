@@ -8,6 +8,8 @@ rounded to the tensor's grid, are no narrower than its range.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +19,7 @@ from fusion_engine.folds.conditions import QUANTIZED, check_override, check_plai
 from fusion_engine.folds.moves import bypass, check_bypass
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
-from fusion_engine.tensor import TensorInfo
+from fusion_engine.tensor import FLOATS, TensorInfo
 from fusion_engine.workspace import Workspace
 
 __all__ = ["FOLD", "apply", "check"]
@@ -58,7 +60,33 @@ def apply(workspace: Workspace, match: Match, plan: Source) -> None:
     bypass(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply, roots=frozenset({"Activation"}))
+def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
+    """All but Activations that are complete, read a float tensor, and change some float."""
+    changing: dict[int, tuple[Any, bool]] = {}
+    found = []
+    for key in keys:
+        params = workspace.params(key)
+        known = changing.get(id(params))
+        if known is None:
+            known = changing[id(params)] = params, _changes_floats(workspace, key)
+        source = workspace.only_source(key)
+        if known[1] and source is not None and len(workspace.outputs(key)) == 1:
+            info = workspace.info(source)
+            if info is not None and info.data_type in FLOATS:
+                continue
+        found.append(key)
+    return found
+
+
+def _changes_floats(workspace: Workspace, key: int) -> bool:
+    """Whether an Activation's descriptor says that it changes some float."""
+    name, a, b = (workspace.param(key, field) for field in ("activationFunction", "a", "b"))
+    if workspace.params(key) is None or not isinstance(name, str):
+        return False
+    return isinstance(a, float) and isinstance(b, float) and not keeps(Function(name, a, b), -math.inf, math.inf)
+
+
+FOLD = Fold(check, apply, roots=frozenset({"Activation"}), reach=2, glance=_glance)
 
 
 def _range(function: Function, info: TensorInfo) -> tuple[float, float]:

@@ -96,7 +96,7 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return match.root
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)
 
 
 def _layers(workspace: Workspace, match: Match) -> tuple[int, int]:

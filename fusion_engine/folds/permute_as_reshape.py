@@ -71,4 +71,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int | None:
     return match.root
 
 
-FOLD = Fold(check, apply, roots=PERMUTES)
+FOLD = Fold(check, apply, roots=PERMUTES, reach=2)

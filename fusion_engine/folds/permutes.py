@@ -85,4 +85,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int | None:
     return root
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)

@@ -81,4 +81,4 @@ def _lossless(info: TensorInfo, between: TensorInfo) -> bool:
     return True
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)

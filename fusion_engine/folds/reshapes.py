@@ -76,4 +76,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int | None:
     return match.root
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)

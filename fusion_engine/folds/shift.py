@@ -38,4 +38,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return apply_plan(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, reach=2)

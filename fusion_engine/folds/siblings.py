@@ -96,4 +96,4 @@ def _content(workspace: Workspace, key: int) -> Hashable:
     return done, info.shape, info.canonical_type, quantization
 
 
-FOLD = Fold(check, apply, roots=_TYPES, layers=lambda plan: (plan.root, *plan.others))
+FOLD = Fold(check, apply, roots=_TYPES, layers=lambda plan: (plan.root, *plan.others), reach=3)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
+from fusion_engine.language.pattern import PatternGroup, PatternLayer
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match.binding import Edge, Match
 from fusion_engine.match.machine import CompiledPattern, Miss, StepLimitError, Steps, compile_patterns
+from fusion_engine.match.simple import SimplePatterns, Unfit, simple_patterns
 from fusion_engine.workspace import Workspace
 
 __all__ = ["Edge", "Match", "Matcher", "Miss", "StepLimitError", "compile_rule", "explain"]
@@ -25,11 +28,17 @@ class Matcher:
         The LayerType names, in every spelling, that a root can have.
     patterns
         Root alternatives of its texts, in the order they are tried.
+    depth
+        How many connections below its root a layer of the pattern may lie.
+    simple
+        The patterns where all of them are simple, else None.
     """
 
     rule: FusingRule
     root_types: frozenset[str]
     patterns: tuple[CompiledPattern, ...]
+    depth: int
+    simple: SimplePatterns | None
 
     def matches(self, workspace: Workspace, root: int, miss: Miss | None = None) -> Iterator[Match]:
         """The complete bindings at a root, lazily, in the order of the definition, equal ones once.
@@ -48,6 +57,20 @@ class Matcher:
         StepLimitError
             Where the root takes more than 10,000 steps, and 8 more for each input that is looked at.
         """
+        if self.simple is None or miss is not None:
+            yield from self._machine(workspace, root, miss)
+            return
+        found: list[Match] = []
+        try:
+            for match in self.simple.matches(workspace, root):
+                if match not in found:
+                    yield match
+                    found.append(match)
+        except Unfit:
+            yield from (match for match in self._machine(workspace, root, None) if match not in found)
+
+    def _machine(self, workspace: Workspace, root: int, miss: Miss | None) -> Iterator[Match]:
+        """The same, by the machine."""
         kind = workspace.type(root)
         steps = Steps()
         seen: set[Match] = set()
@@ -66,7 +89,24 @@ def compile_rule(rule: FusingRule) -> Matcher:
         for roots, text in zip(rule.patterns, rule.texts, strict=True)
         for pattern in compile_patterns(roots, rule.ordered, rule.name, text)
     ]
-    return Matcher(rule, frozenset().union(*(pattern.types for pattern in found)), tuple(found))
+    patterns = tuple(found)
+    root_types = frozenset().union(*(pattern.types for pattern in found))
+    depth = max((_depth(pattern.root) for pattern in patterns), default=0)
+    return Matcher(rule, root_types, patterns, depth, simple_patterns(patterns))
+
+
+def _depth(root: PatternLayer) -> int:
+    """How many connections lie between a pattern's root and its deepest part."""
+    deepest = 0
+    pending: list[tuple[Any, int]] = [(root, 0)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        if isinstance(node, PatternLayer):
+            pending += [(choice, depth + 1) for item in node.inputs or () for choice in item.choices]
+        elif isinstance(node, PatternGroup):
+            pending += [(choice, depth) for item in node.items for choice in item.choices]
+    return deepest
 
 
 def explain(matcher: Matcher, workspace: Workspace, root: int) -> Miss | None:

@@ -103,6 +103,12 @@ class Program:
         sides = (side for step in self.steps for side in (step.left, step.right))
         return frozenset(side.at for side in sides if isinstance(side, Operand))
 
+    @property
+    def names(self) -> frozenset[str]:
+        """The names that it reads, of whichever layer."""
+        sides = (side for step in self.steps for side in (step.left, step.right))
+        return frozenset(side.name for side in sides if isinstance(side, Operand))
+
     def failure(self, workspace: Workspace, bound: Bound) -> Failure | None:
         """None where the condition holds, else the test that decided that it does not."""
         at = 0

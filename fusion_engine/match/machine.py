@@ -30,7 +30,19 @@ from fusion_engine.schema import schema
 from fusion_engine.spellings import SPELLINGS, spellings
 from fusion_engine.workspace import Workspace
 
-__all__ = ["MAX_STEPS", "STEPS_PER_INPUT", "CompiledPattern", "Miss", "StepLimitError", "Steps", "compile_patterns"]
+__all__ = [
+    "COMMUTATIVE",
+    "MAX_STEPS",
+    "STEPS_PER_INPUT",
+    "CompiledPattern",
+    "Miss",
+    "StepLimitError",
+    "Steps",
+    "commutes",
+    "compile_patterns",
+    "is_type",
+    "types_of",
+]
 
 MAX_STEPS = 10_000
 """Most steps at one root, over all bindings tried there: elements laid on an input, and ways taken up again."""
@@ -183,11 +195,12 @@ def compile_patterns(
 def _compiled(root: PatternLayer, ordered: bool, rule_name: str, text: str) -> CompiledPattern:
     programs = _programs(root)
     dependent = frozenset(identifier for identifier, program in programs.items() if program.reads - {identifier})
-    return CompiledPattern(root, _root_types(root), programs, dependent, ordered, rule_name, text)
+    return CompiledPattern(root, types_of(root), programs, dependent, ordered, rule_name, text)
 
 
-def _root_types(root: PatternLayer) -> frozenset[str]:
-    return frozenset({"StandIn"} if root.result else spellings(root.type))
+def types_of(pattern: PatternLayer) -> frozenset[str]:
+    """The layer types that what a pattern layer names can be spelled as."""
+    return frozenset({"StandIn"} if pattern.result else spellings(pattern.type))
 
 
 def _programs(root: PatternLayer) -> dict[int, Program]:
@@ -400,7 +413,7 @@ class _Run:
     def _layer(self, pattern: PatternLayer, source: Source, layouts: tuple[str, ...]) -> bool:
         """Bind a pattern layer to what feeds an input (or to the root) and go on with its inputs."""
         workspace, key = self.workspace, source.layer
-        if not self._is_type(pattern, key):
+        if not is_type(self.workspace, pattern, key):
             return self._fail(f"it is no {pattern.type}", pattern, key)
         memory = self.memory
         if memory is not None:
@@ -423,7 +436,7 @@ class _Run:
                 if pattern.id in self.compiled.dependent:
                     self._doubt()
                 return self._fail("", pattern, key, failure)
-        if not self.compiled.ordered and pattern.inputs is not None and self._commutes(key):
+        if not self.compiled.ordered and pattern.inputs is not None and commutes(self.workspace, key):
             self._choice((AGAIN, (pattern, source, layouts), self.goal))
         return self._inputs(pattern, source, layouts, swapped=False)
 
@@ -454,27 +467,6 @@ class _Run:
         own = self._own_layout(source.layer) if layouts else None
         wanted = next((layout for layout in layouts if own not in (None, layout)), None)
         return wanted is None or self._fail(f"its dataLayout is {own}, not {wanted}", pattern, source.layer)
-
-    def _is_type(self, pattern: PatternLayer, key: int) -> bool:
-        workspace = self.workspace
-        found = workspace.type(key)
-        if pattern.result:
-            return found == "StandIn" and workspace.result(key) == pattern.type
-        if found == pattern.type:
-            return found != "StandIn" or workspace.recipe(key) is None
-        if found in SPELLINGS and SPELLINGS[found].type == pattern.type:
-            return True
-        wanted = SPELLINGS.get(pattern.type)
-        if wanted is None or wanted.type != found:
-            return False
-        return wanted.field is None or workspace.param(key, wanted.field) == wanted.value
-
-    def _commutes(self, key: int) -> bool:
-        name = self.workspace.type(key)
-        if name == "ElementwiseBinary":
-            name = _OLD_SPELLING.get((name, self.workspace.param(key, "operation")), name)
-        inputs = self.workspace.data_inputs(key)
-        return name in COMMUTATIVE and len(inputs) == 2 and inputs[0][1] != inputs[1][1]
 
     def _own_layout(self, key: int) -> str | None:
         """The layer's own dataLayout as NHWC or NCHW; None of a layer without one."""
@@ -544,6 +536,30 @@ class _Run:
         )
         bound = tuple((e.pattern.id, e.layer) for e in self.bound if e.pattern is not None)
         return Match(self.root, tuple(layers), tuple(kept), tuple(constants), inputs, bound)
+
+
+def is_type(workspace: Workspace, pattern: PatternLayer, key: int) -> bool:
+    """Whether a layer is what a pattern layer names, in whatever spelling."""
+    found = workspace.type(key)
+    if pattern.result:
+        return found == "StandIn" and workspace.result(key) == pattern.type
+    if found == pattern.type:
+        return found != "StandIn" or workspace.recipe(key) is None
+    if found in SPELLINGS and SPELLINGS[found].type == pattern.type:
+        return True
+    wanted = SPELLINGS.get(pattern.type)
+    if wanted is None or wanted.type != found:
+        return False
+    return wanted.field is None or workspace.param(key, wanted.field) == wanted.value
+
+
+def commutes(workspace: Workspace, key: int) -> bool:
+    """Whether the two inputs of a layer may be swapped, and that makes a difference."""
+    name = workspace.type(key)
+    if name == "ElementwiseBinary":
+        name = _OLD_SPELLING.get((name, workspace.param(key, "operation")), name)
+    inputs = workspace.data_inputs(key)
+    return name in COMMUTATIVE and len(inputs) == 2 and inputs[0][1] != inputs[1][1]
 
 
 def _counted(inputs: int) -> str:

@@ -11,7 +11,7 @@ from fusion_engine.tensor import ALIASES, TensorInfo
 from fusion_engine.weights import channel_axis, layer_bias, layer_layout, layer_weights
 from fusion_engine.workspace import Workspace
 
-__all__ = ["UNKNOWN", "Unknown", "read_value"]
+__all__ = ["UNKNOWN", "Unknown", "is_of_params", "read_value"]
 
 
 class Unknown:
@@ -61,6 +61,20 @@ def read_value(workspace: Workspace, key: int, slot: int, name: str) -> Any:
     if name == "channels":
         return _channels(workspace, key)
     return _field(workspace, key, _ACT.get(name, name) if workspace.type(key) == "Activation" else name)
+
+
+def is_of_params(name: str) -> bool:
+    """Whether the value of a name is decided by a layer's type and descriptor alone.
+
+    Examples
+    --------
+    >>> is_of_params("strideX"), is_of_params("act.alpha"), is_of_params("kernel.w"), is_of_params("output.w")
+    (True, True, False, False)
+    """
+    head, _, tail = name.partition(".")
+    if tail and head.rstrip("0123456789") in _TENSORS:
+        return False
+    return name not in ("name", "channels") and head != "kernel"
 
 
 def _field(workspace: Workspace, key: int, name: str) -> Any:
