@@ -144,10 +144,15 @@ def shared_name(layers: int, length: int) -> bytes:
     """Layers without any slots that have one long name between them."""
     raw = Raw()
     vector = raw.root(layers)
-    places = []
+    places, empty = [], []
     for number in range(layers):
         fields = raw.layer(vector + 4 + 4 * number, "Floor", {0: "I"})
-        places.append(raw.base(fields[0], number, {1: "I"})[1])
+        base = raw.base(fields[0], number, {1: "I", 4: "I"})
+        places.append(base[1])
+        empty.append(base[4])
+    slots = raw.words(0)
+    for place in empty:
+        raw.lead(place, slots)
     name = raw.align()
     raw.data += struct.pack("<I", length) + b"n" * length + bytes(4)
     for place in places:
@@ -162,7 +167,7 @@ def shared_pad_list(layers: int, length: int) -> bytes:
     places = []
     for number in range(layers):
         fields = raw.layer(vector + 4 + 4 * number, "Pad", {0: "I", 1: "I"})
-        raw.base(fields[0], number, {})
+        raw.lead(raw.base(fields[0], number, {4: "I"})[4], raw.words(0))
         descriptor, inner = raw.table({0: "I", 1: "f"})
         raw.lead(fields[1], descriptor)
         places.append(inner[0])
