@@ -62,13 +62,24 @@ def _both(value: Callable[[bool], float]) -> tuple[float, float]:
     return value(False), value(True)
 
 
+def _ratio(first: float, second: float) -> float:
+    return first / second if second else math.nan
+
+
 def _process(measured: Measured, cpu: bool) -> float:
     return measured.cpu if cpu else measured.wall
 
 
 def claims(results: Results) -> list[Claim]:
     """Everything that must hold, with what was measured."""
-    return [*_corpus(results), *_chains(results), *_peers(results), *_growth(results), *_rules(results), *_large(results)]
+    return [
+        *_corpus(results),
+        *_chains(results),
+        *_peers(results),
+        *_growth(results),
+        *_rules(results),
+        *_large(results),
+    ]
 
 
 def _corpus(results: Results) -> Iterator[Claim]:
@@ -89,7 +100,7 @@ def _corpus(results: Results) -> Iterator[Claim]:
     ours, theirs = _get(results, "ssd", "ours-warm"), _get(results, "ssd", "20.08")
     yield Claim(
         "the SSD through load, fuse and save, warm, to 20.08's three stages",
-        *_both(lambda cpu: ours.seconds(cpu=cpu) / theirs.seconds(cpu=cpu)),
+        *_both(lambda cpu: _ratio(ours.seconds(cpu=cpu), theirs.seconds(cpu=cpu))),
         2.0,
         f"{_ms(ours.seconds())} to {_ms(theirs.seconds())}",
     )
@@ -97,7 +108,7 @@ def _corpus(results: Results) -> Iterator[Claim]:
     models = len(_get(results, "corpus", "ours-armnn").stages)
 
     def directory(cpu: bool) -> float:
-        return _process(fuse, cpu) / (3 * _process(copy, cpu) + 0.020 * models)
+        return _ratio(_process(fuse, cpu), 3 * _process(copy, cpu) + 0.020 * models)
 
     yield Claim(
         "the whole directory in one command, to 3 × `cp -r` + 20 ms a model",
@@ -111,7 +122,7 @@ def _chains(results: Results) -> Iterator[Claim]:
     ours, theirs = _get(results, "chain 10000", "ours-armnn"), _get(results, "chain 10000", "23.08")
     yield Claim(
         "chain of 10,000: 23.08's three stages to ours",
-        *_both(lambda cpu: theirs.seconds(*STAGES, cpu=cpu) / ours.seconds(*STAGES, cpu=cpu)),
+        *_both(lambda cpu: _ratio(theirs.seconds(*STAGES, cpu=cpu), ours.seconds(*STAGES, cpu=cpu))),
         8.0,
         f"{_ms(theirs.seconds())} to {_ms(ours.seconds())}; all rules of `armnn`",
         least=True,
@@ -119,7 +130,7 @@ def _chains(results: Results) -> Iterator[Claim]:
     longest, old = _get(results, "chain 60000", "ours-armnn"), _get(results, "chain 60000", "20.08")
     yield Claim(
         "chain of 60,000: ours to 20.08's three stages, which fold nothing",
-        *_both(lambda cpu: longest.seconds(*STAGES, cpu=cpu) / old.seconds(*STAGES, cpu=cpu)),
+        *_both(lambda cpu: _ratio(longest.seconds(*STAGES, cpu=cpu), old.seconds(*STAGES, cpu=cpu))),
         2.0,
         f"{_ms(longest.seconds())} to {_ms(old.seconds())}; all rules of `armnn`",
     )
@@ -152,7 +163,7 @@ def _peers(results: Results) -> Iterator[Claim]:
                 stages: tuple[str, ...] = stages,
             ) -> float:
                 theirs, _ = _fastest(section, among, stages, cpu)
-                return theirs / section.get(tool, NOTHING).seconds(*stages, cpu=cpu)
+                return _ratio(theirs, section.get(tool, NOTHING).seconds(*stages, cpu=cpu))
 
             theirs, name = _fastest(section, among, stages, False)
             ours = section.get(tool, NOTHING).seconds(*stages)
@@ -164,9 +175,7 @@ def _peers(results: Results) -> Iterator[Claim]:
         other = _get(results, "match 10000", walk)
         yield Claim(
             f"chain of 10,000: search to {text}",
-            *_both(
-                lambda cpu, other=other: match.seconds("match", cpu=cpu) / other.seconds("match", cpu=cpu)  # type: ignore[misc]
-            ),
+            *_both(lambda cpu, other=other: _ratio(match.seconds(cpu=cpu), other.seconds(cpu=cpu))),  # type: ignore[misc]
             3.0,
             f"{_ms(match.seconds())} to {_ms(other.seconds())}",
         )
@@ -180,7 +189,7 @@ def _growth(results: Results) -> Iterator[Claim]:
 
             def grown(cpu: bool, tool: str = tool, stage: str = stage) -> float:
                 points = [(size, _get(results, f"chain {size}", tool).seconds(stage, cpu=cpu)) for size in sizes]
-                return slope(points) if len(points) > 1 else math.nan
+                return _slope(points)
 
             rules = tool.removeprefix("ours-")
             note = f"{sizes[0]:,} to {sizes[-1]:,} layers" if sizes else ""
@@ -189,9 +198,14 @@ def _growth(results: Results) -> Iterator[Claim]:
 
     def search(cpu: bool) -> float:
         points = [(size, _get(results, f"match {size}", "ours-match").seconds(cpu=cpu)) for size in lengths]
-        return slope(points) if len(points) > 1 else math.nan
+        return _slope(points)
 
     yield Claim("slope of search", *_both(search), 1.1, f"{lengths[0]:,} to {lengths[-1]:,} layers" if lengths else "")
+
+
+def _slope(points: list[tuple[int, float]]) -> float:
+    known = [(size, value) for size, value in points if value > 0]
+    return slope(known) if len(known) > 1 else math.nan
 
 
 def _rules(results: Results) -> Iterator[Claim]:
@@ -199,7 +213,7 @@ def _rules(results: Results) -> Iterator[Claim]:
     for count, limit in (("100", 1.5), ("1000", 3.0)):
         yield Claim(
             f"{int(count):,} rules of which 1 matches, to that rule alone",
-            *_both(lambda cpu, count=count: found.seconds(count, cpu=cpu) / found.seconds("1", cpu=cpu)),  # type: ignore[misc]
+            *_both(lambda cpu, count=count: _ratio(found.seconds(count, cpu=cpu), found.seconds("1", cpu=cpu))),  # type: ignore[misc]
             limit,
             f"{_ms(found.seconds(count))} to {_ms(found.seconds('1'))}; `fuse` on the chain of 10,000",
         )
@@ -209,7 +223,7 @@ def _large(results: Results) -> Iterator[Claim]:
     ours, copy, file = (_get(results, "large", name) for name in ("ours-armnn", "cp", "file"))
 
     def ratio(cpu: bool) -> float:
-        return ours.seconds(*STAGES, cpu=cpu) / _process(copy, cpu)
+        return _ratio(ours.seconds(*STAGES, cpu=cpu), _process(copy, cpu))
 
     size = "1 GiB" if math.isnan(file.peak) else f"{file.peak:,.0f} MiB"
     yield Claim(
@@ -225,4 +239,4 @@ def _large(results: Results) -> Iterator[Claim]:
 def _ms(seconds: float) -> str:
     if math.isnan(seconds):
         return "–"
-    return f"{1000 * seconds:,.1f} ms" if seconds < 0.1 else f"{1000 * seconds:,.0f} ms"
+    return f"{1000 * seconds:.3g} ms" if seconds < 0.1 else f"{1000 * seconds:,.0f} ms"

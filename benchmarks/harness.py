@@ -96,9 +96,7 @@ def fresh(command: Sequence[str | os.PathLike[str]], limit: float = 120.0) -> Me
         reason = answer.get("error") or (complaint.strip().splitlines() or [f"exit code {child.returncode}"])[-1]
         return Measured(error=str(reason))
     cpu = usage.ru_utime + usage.ru_stime
-    return Measured(
-        wall, cpu, usage.ru_maxrss / 1024, answer.pop("stages", {}), answer.pop("cpu_stages", {}), answer
-    )
+    return Measured(wall, cpu, usage.ru_maxrss / 1024, answer.pop("stages", {}), answer.pop("cpu_stages", {}), answer)
 
 
 def _tail(file: IO[bytes]) -> str:

@@ -23,7 +23,9 @@ RESULTS = PLACE / "results.json"
 
 def main() -> None:
     """Run the benchmarks that are named, or all."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description="Measure fusion-engine and its peers.")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.run", description="Measure fusion-engine and its peers."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--quick", action="store_true", help="fewer runs, smaller networks: minutes, and less exact")
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and the README's table")

@@ -109,9 +109,11 @@ def print_section(name: str, section: Mapping[str, Measured]) -> None:
 
 def _section(section: Mapping[str, Measured]) -> str:
     """Tools, their stages and ratios to the first."""
-    stages = list(dict.fromkeys(name for measured in section.values() for name in measured.stages))
+    stages = sorted({name for measured in section.values() for name in measured.stages}, key=_place)
     if len(stages) > 6:
         return _corpus_row({"": section})
+    if "ours-rules" in section:
+        return _by_number(section["ours-rules"])
     first = next(iter(section.values()))
     base = first.seconds() if first.stages else first.wall
     rows = []
@@ -136,10 +138,29 @@ def _section(section: Mapping[str, Measured]) -> str:
     return _table(["", *stages, "ms", "CPU ms", "ratio", "process ms", "peak"], rows)
 
 
+def _place(stage: str) -> tuple[int, str]:
+    order = ("match", "load", "fuse", "save", "all")
+    return (order.index(stage) if stage in order else len(order), stage)
+
+
+def _by_number(measured: Measured) -> str:
+    """A row for each number of rules."""
+    if measured.error is not None:
+        return measured.error
+    first = measured.stages["1"]
+    rows = (
+        [f"{int(count):,}", _ms(seconds), _ms(measured.cpu_stages[count]), f"{seconds / first:.2f}×"]
+        for count, seconds in measured.stages.items()
+    )
+    return _table(["rules", "ms", "CPU ms", "ratio"], rows)
+
+
 def _corpus_row(corpora: Mapping[str, Mapping[str, Measured]]) -> str:
     rows = []
     for name, section in corpora.items():
-        per_model = section["ours-armnn"].stages if "ours-armnn" in section else {k: m.seconds() for k, m in section.items()}
+        per_model = (
+            section["ours-armnn"].stages if "ours-armnn" in section else {k: m.seconds() for k, m in section.items()}
+        )
         times = sorted(per_model.values())
         if len(times) > 1:
             last = statistics.quantiles(times, n=20)[18]
@@ -155,7 +176,7 @@ def _growth(results: Results) -> str:
         for stage in STAGES:
             found = [(size, results[f"chain {size}"].get(tool)) for size in sizes]
             times = [(size, one.seconds(stage) if one is not None else math.nan) for size, one in found]
-            points = [(size, value) for size, value in times if size >= 1_000 and not math.isnan(value)]
+            points = [(size, value) for size, value in times if size >= 1_000 and value > 0]
             steep = f"{slope(points):.2f}" if len(points) > 1 else "–"
             rows.append([f"{NAMES[tool]}: {stage}", *(_ms(value) for _, value in times), steep])
     return _table(["", *(f"{size:,}" for size in sizes), "slope"], rows)

@@ -32,13 +32,19 @@ class Stages:
     def __init__(self) -> None:
         self._times: dict[str, list[tuple[float, float]]] = {}
 
-    def time(self, name: str, work: Callable[[], Any], repeats: int = 1) -> Any:
-        """The result of a work, whose time is noted; the median counts where there are several of a name."""
+    def time(self, name: str, work: Callable[[], Any], repeats: int = 1, least: float = 0.0) -> Any:
+        """The result of a work, whose time is noted; the median counts where there are several of a name.
+
+        ``least`` is how many seconds a repeat must take: short works are done as often as that needs, since
+        processor time is counted in ticks of several milliseconds.
+        """
         times = self._times.setdefault(name, [])
         for _ in range(repeats):
-            wall, cpu = time.perf_counter(), time.process_time()
-            result = work()
-            times.append((time.perf_counter() - wall, time.process_time() - cpu))
+            done, wall, cpu = 0, time.perf_counter(), time.process_time()
+            while not done or time.perf_counter() - wall < least:
+                result = work()
+                done += 1
+            times.append(((time.perf_counter() - wall) / done, (time.process_time() - cpu) / done))
         return result
 
     def answer(self, **found: Any) -> dict[str, Any]:
@@ -150,9 +156,11 @@ def check_armnn(path: str, expected: str, release: str) -> dict[str, Any]:
 
 
 def _rules(names: str) -> list[FusingRule]:
-    """``armnn``, the rules that ship, or ``batch-norm``, that rule of them; each may be followed by ``+`` and
-    a number of rules that do not match, put before it.
-    """  # noqa: D205
+    """The rules of a name.
+
+    ``armnn`` are the rules that ship, ``batch-norm`` is that rule of them; after ``+`` comes the number of rules that
+    do not match and are put before it.
+    """
     import fusion_engine as fe
     from benchmarks.workloads import rule_texts
 
@@ -223,7 +231,7 @@ def ours_corpus(folder: str, out: str) -> dict[str, Any]:
 
 
 def ours_rules(path: str, *counts: str) -> dict[str, Any]:
-    """`fuse` with the batch-norm rule behind so many rules that do not match; each count in turn, the median of five."""
+    """`fuse` with the batch-norm rule behind others that do not match, so many in all; in turn, the median of five."""
     import fusion_engine as fe
 
     _warm_up()
@@ -247,7 +255,7 @@ def ours_match(path: str) -> dict[str, Any]:
     _warm_up()
     rule, graph, stages = fe.FusingRule(TRIPLE, into="Triple"), fe.load(path), Stages()
     _walk(graph)
-    return stages.answer(matches=stages.time("match", lambda: _matches(graph, rule), 5))
+    return stages.answer(matches=stages.time("match", lambda: _matches(graph, rule), 5, 0.1))
 
 
 # Limits
@@ -293,7 +301,7 @@ def _walked(path: str, work: Callable[[Network], int]) -> dict[str, Any]:
 
     graph, stages = fe.load(path), Stages()
     work(graph)
-    return stages.answer(matches=stages.time("match", lambda: work(graph), 5))
+    return stages.answer(matches=stages.time("match", lambda: work(graph), 5, 0.1))
 
 
 def read_write(path: str, out: str) -> dict[str, Any]:
@@ -352,9 +360,7 @@ def nncf(path: str) -> dict[str, Any]:
     graph.add_edges_from((f"{source}", f"{target}") for source, target in found.edges)
     pattern = GraphPattern()
     kinds = ("Convolution2d", "BatchNormalization", "Activation")
-    keys = [
-        pattern.add_node(**{GraphPattern.LABEL_ATTR: kind, GraphPattern.METATYPE_ATTR: [kind]}) for kind in kinds
-    ]
+    keys = [pattern.add_node(**{GraphPattern.LABEL_ATTR: kind, GraphPattern.METATYPE_ATTR: [kind]}) for kind in kinds]
     pattern.add_edge(keys[0], keys[1])
     pattern.add_edge(keys[1], keys[2])
     matches = stages.time("match", lambda: find_subgraphs_matching_pattern(graph, pattern))

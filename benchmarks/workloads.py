@@ -203,7 +203,9 @@ def plan(name: str, layers: int) -> Plan:
 
 def image() -> Array:
     """The input, float64 of shape ``(1, 4, 4, 2)``, NHWC, all positive."""
-    return np.random.default_rng(2).uniform(0.5, 1.0, (1, HEIGHT, WIDTH, CHANNELS)).astype(np.float32).astype(np.float64)
+    return (
+        np.random.default_rng(2).uniform(0.5, 1.0, (1, HEIGHT, WIDTH, CHANNELS)).astype(np.float32).astype(np.float64)
+    )
 
 
 # What it computes
@@ -241,7 +243,9 @@ def evaluate_network(graph: Network, data: Array) -> list[Array]:
     outputs: dict[int, Array] = {}
     for key in nx.topological_sort(graph):
         node = graph.nodes[key]
-        slots = sorted((into, source) for source, _, edge in graph.in_edges(key, data=True) for _, into in edge["slots"])
+        slots = sorted(
+            (into, source) for source, _, edge in graph.in_edges(key, data=True) for _, into in edge["slots"]
+        )
         inputs = [found[source] for _, source in slots]
         held = node.get("constants", EMPTY)
         if node["type"] == "Input":
@@ -294,14 +298,14 @@ def network(made: Plan) -> Network:
                     tensor = Tensor.of(array)
                     held = FrozenDict(input=tensor)
                     info = TensorInfo(tensor.info.shape, is_constant=True)
-                    graph.add_node(
-                        at, type="Constant", name=f"c{slot}", outputs=(info,), params=EMPTY, constants=held
-                    )
+                    graph.add_node(at, type="Constant", name=f"c{slot}", outputs=(info,), params=EMPTY, constants=held)
                 fe.connect(graph, at, key, 0, slot)
     ends = []
     for place, number in enumerate(made.outputs):
         key = len(made.steps) + 4 + place
-        graph.add_node(key, type="Output", name=f"out{place}", binding_id=place, params=EMPTY, constants=EMPTY, outputs=())
+        graph.add_node(
+            key, type="Output", name=f"out{place}", binding_id=place, params=EMPTY, constants=EMPTY, outputs=()
+        )
         fe.connect(graph, number + 1, key)
         ends.append(key)
     graph.graph.update(inputs=(0,), outputs=tuple(ends))
@@ -366,7 +370,9 @@ def torch_module(made: Plan) -> torch.nn.Module:
                     layer = torch.nn.Conv2d(CHANNELS, CHANNELS, 1, device="meta")
                     kernel = parameter(step.arrays[0].reshape(CHANNELS, CHANNELS, 1, 1))
                     layer.weight = shared.setdefault(0, kernel) if made.shared else kernel
-                    layer.bias = shared.setdefault(1, parameter(step.arrays[1])) if made.shared else parameter(step.arrays[1])
+                    layer.bias = (
+                        shared.setdefault(1, parameter(step.arrays[1])) if made.shared else parameter(step.arrays[1])
+                    )
                 elif step.kind == "norm":
                     mean, variance, beta, gamma = step.arrays
                     layer = torch.nn.BatchNorm2d(CHANNELS, EPSILON)
@@ -441,13 +447,11 @@ def rule_texts(count: int) -> list[str]:
     In turn: a root that the chain lacks, a root that it has over an input that it lacks there, a root and
     an input that it has with a condition that fails.
     """
-    texts = []
-    for number in range(count):
-        texts.append(
-            (
-                f"Pooling2d[poolWidth == {number}]{{Convolution2d}}",
-                f"Activation{{DepthwiseConvolution2d[padLeft == {number}]}}",
-                f"BatchNormalization{{Convolution2d[strideX == {number + 2}]}}",
-            )[number % 3]
-        )
-    return texts
+    return [
+        (
+            f"Pooling2d[poolWidth == {number}]{{Convolution2d}}",
+            f"Activation{{DepthwiseConvolution2d[padLeft == {number}]}}",
+            f"BatchNormalization{{Convolution2d[strideX == {number + 2}]}}",
+        )[number % 3]
+        for number in range(count)
+    ]
