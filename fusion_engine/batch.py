@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from warnings import catch_warnings, simplefilter
 
@@ -328,8 +329,9 @@ def process(
     judge
         What decides whether a model that was changed is kept; one that is not has failed.
     """
+    begun = perf_counter()
     report, error = attempt(job.path, lambda: _process(job, change, done, dry_run, judge))
-    return report or ModelReport(job.path, "failed", error=error)
+    return replace(report or ModelReport(job.path, "failed", error=error), seconds=perf_counter() - begun)
 
 
 _T = TypeVar("_T")

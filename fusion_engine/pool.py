@@ -70,6 +70,7 @@ class _Member:
         theirs.close()
         self.number: int | None = None
         self.job: Job | None = None
+        self.begun = 0.0
         self.deadline: float | None = None
 
     def kill(self) -> None:
@@ -97,7 +98,8 @@ class _Crew:
                 member = _Member(self._task)
                 self._members.append(member)
             member.number, member.job = waiting.popleft()
-            member.deadline = None if self._timeout is None else time.monotonic() + self._timeout
+            member.begun = time.monotonic()
+            member.deadline = None if self._timeout is None else member.begun + self._timeout
             with suppress(BrokenPipeError):  # dead already: `results` finds out
                 member.connection.send(member.job)
 
@@ -137,7 +139,8 @@ class _Crew:
         member.kill()
         self._members.remove(member)
         _clear_up(member)
-        return ModelReport(member.job.path, "failed", error=f"{member.job.path}: {reason}")
+        seconds = time.monotonic() - member.begun
+        return ModelReport(member.job.path, "failed", error=f"{member.job.path}: {reason}", seconds=seconds)
 
     def dismiss(self) -> None:
         """End all workers, in the middle of their work if need be."""

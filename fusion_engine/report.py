@@ -90,6 +90,8 @@ class ModelReport:
         What `verify` found; None where it was not asked.
     recorded
         Where an earlier run has done the model just so, what it wrote of it.
+    seconds
+        How long it took; None where nobody measured. Reports that differ in it only are equal.
     """
 
     path: str
@@ -107,6 +109,7 @@ class ModelReport:
     statistics: tuple[RuleStatistics, ...] = ()
     verification: Verification | None = None
     recorded: Mapping[str, Any] | None = None
+    seconds: float | None = field(default=None, compare=False)
 
     @classmethod
     def from_json(cls, entry: Mapping[str, Any], *, path: str, output: str) -> ModelReport:
@@ -134,6 +137,7 @@ class ModelReport:
             tuple(map(str, entry["warnings"])),
             statistics=tuple(RuleStatistics(**one) for one in entry["statistics"]),
             recorded={**entry, "path": path, "output": output},
+            seconds=entry.get("seconds"),
         )
 
     def as_json(self) -> dict[str, Any]:
@@ -149,7 +153,8 @@ class ModelReport:
             for entry, check in zip(found["fusions"], self.verification.fusions, strict=True):
                 entry["verification"] = check.as_json()
         found |= readings_json(self.readings)
-        names = ("path", "output", "status", "dialect")
+        found["seconds"] = None if self.seconds is None else round(self.seconds, 6)
+        names = ("path", "output", "status", "seconds", "dialect")
         return {name: found.pop(name) for name in names} | found
 
 

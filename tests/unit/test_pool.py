@@ -47,6 +47,7 @@ def test_reports_come_in_order_and_the_bytes_are_those_of_one_process(jobs: list
     assert [report.path for report in together] == [job.path for job in jobs]
     assert [report.status for report in together] == ["fused", "failed", "fused", "fused", "fused", "fused"]
     assert together == alone
+    assert all(report.seconds is not None and 0 < report.seconds < 60 for report in together)
     assert written(tmp_path / "out") == bytes_alone
 
 
@@ -72,6 +73,8 @@ def test_a_worker_that_hangs_fails_its_model_only(jobs: list[Job], tmp_path: Pat
     reports = list(in_parallel(jobs, task, 2, timeout=6))
     assert [report.status for report in reports] == ["failed", "failed", "fused", "fused", "fused", "fused"]
     assert reports[0].error == f"{jobs[0].path}: it took more than 6 seconds: give it more with --timeout"
+    assert reports[0].seconds is not None
+    assert 6 <= reports[0].seconds < 300
     assert time.monotonic() - begin < 300
 
 

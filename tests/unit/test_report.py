@@ -38,6 +38,7 @@ FUSED = ModelReport(
         Reading("20.05", (), ("it aborts",)),
     ),
     judge=Verdict(True, 0, "same\n", 0.5),
+    seconds=0.1234567,
 )
 FAILED = ModelReport("in/b.armnn", "failed", error="in/b.armnn: is damaged")
 
@@ -61,6 +62,7 @@ def test_shape() -> None:
                 "path": "in/a.armnn",
                 "output": "out/a.armnn",
                 "status": "fused",
+                "seconds": 0.123457,
                 "dialect": "current",
                 "layers_before": {"layers": 7, "constants": 2},
                 "layers_after": {"layers": 6, "constants": 2},
@@ -94,6 +96,7 @@ def test_shape() -> None:
                 "path": "in/b.armnn",
                 "output": None,
                 "status": "failed",
+                "seconds": None,
                 "dialect": None,
                 "layers_before": None,
                 "layers_after": None,
@@ -117,6 +120,7 @@ def test_keys_in_order() -> None:
         "path",
         "output",
         "status",
+        "seconds",
         "dialect",
         "layers_before",
         "layers_after",
