@@ -271,7 +271,8 @@ class _Writer:
 
     def _tensor(self, tensor: Tensor) -> dict[str, Any]:
         member = PAYLOADS[tensor.data.itemsize]
-        return {"info": self._info(tensor.info), "data": Tagged(member, {"data": tensor.data.reshape(-1).view(f"<i{tensor.data.itemsize}")})}
+        stored = tensor.data.reshape(-1).view(f"<i{tensor.data.itemsize}")
+        return {"info": self._info(tensor.info), "data": Tagged(member, {"data": stored})}
 
     def _info(self, info: TensorInfo) -> dict[str, Any]:
         found: dict[str, Any] = {
