@@ -116,6 +116,10 @@ class Workspace:
         name: str = self._nodes[key].get("name", "")
         return name
 
+    def node(self, key: int) -> Mapping[str, Any]:
+        """All attributes of a layer."""
+        return self._nodes[key]
+
     def describe(self, key: int) -> str:
         """``layer 14 'relu_3'``."""
         return describe(self.graph, key)

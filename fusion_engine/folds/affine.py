@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fusion_engine.folds import Refused
-from fusion_engine.folds.conditions import check_override, check_parameter, float_info
+from fusion_engine.folds.conditions import check_override, check_parameter, float_info, plain_parameter
 from fusion_engine.network import FrozenDict, Source
 from fusion_engine.schema import WEIGHTED
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -38,6 +38,7 @@ __all__ = [
     "linear_layer",
     "norm_layer",
     "norm_statistics",
+    "norm_tensors",
     "tensor_between",
     "weighted_layer",
 ]
@@ -164,25 +165,40 @@ def norm_layer(workspace: Workspace, key: int) -> NormLayer:
 
 def norm_statistics(workspace: Workspace, key: int, channels: int) -> dict[str, Array]:
     """The four tensors of a BatchNormalization in float64, each of shape ``(channels,)``, by field."""
+    tensors = norm_tensors(workspace, key, channels)
+    return {field: float64(tensor).reshape(channels) for field, tensor in tensors.items()}
+
+
+def norm_tensors(workspace: Workspace, key: int, channels: int) -> dict[str, Tensor]:
+    """The four tensors of a BatchNormalization by field, each with a value per channel.
+
+    Raises
+    ------
+    Refused
+        Where one of them is missing, or has another shape or no float type.
+    """
     found = {}
+    constants = workspace.constants(key)
     for field in ("gamma", "beta", "mean", "variance"):
-        tensor: Tensor | None = workspace.constants(key).get(field)
-        place = f"{field} of {workspace.describe(key)}"
+        tensor: Tensor | None = constants.get(field)
         if tensor is None:
-            raise Refused(f"{place} is missing")
-        check_parameter(tensor, place)
-        if tensor.info.elements != channels or max(tensor.info.shape, default=1) != channels:
-            raise Refused(f"{place} has shape {tensor.info.shape} for {channels} output channels")
-        found[field] = float64(tensor).reshape(channels)
+            raise Refused(f"{field} of {workspace.describe(key)} is missing")
+        if not plain_parameter(tensor):
+            check_parameter(tensor, f"{field} of {workspace.describe(key)}")
+        shape = tensor.info.shape
+        if shape != (channels,) and (tensor.info.elements != channels or max(shape, default=1) != channels):
+            raise Refused(f"{field} of {workspace.describe(key)} has shape {shape} for {channels} output channels")
+        found[field] = tensor
     return found
 
 
 def weighted_layer(workspace: Workspace, key: int) -> WeightedLayer:
     """A layer with its weights and bias."""
-    slots = [slot for slot, _ in workspace.inputs(key)]
-    plain = {0} if workspace.type(key) == "TransposeConvolution2d" else {0, _WEIGHTS_SLOT, _BIAS_SLOT}
-    if 0 not in slots or not plain.issuperset(slots):
-        raise Refused(f"{workspace.describe(key)} has inputs on slots {slots}; known are {sorted(plain)}")
+    if workspace.only_source(key) is None:
+        slots = [slot for slot, _ in workspace.inputs(key)]
+        plain = {0} if workspace.type(key) == "TransposeConvolution2d" else {0, _WEIGHTS_SLOT, _BIAS_SLOT}
+        if 0 not in slots or not plain.issuperset(slots):
+            raise Refused(f"{workspace.describe(key)} has inputs on slots {slots}; known are {sorted(plain)}")
     weights = _weights(workspace, key)
     return WeightedLayer(key, weights, _bias(workspace, key, weights))
 
@@ -277,42 +293,47 @@ def _affine(values: Array | None, scale: Array | None, shift: Array) -> Array:
 def _weights(workspace: Workspace, layer: int) -> Weights:
     """The layer's weights, constant and of its kind's rank."""
     found = layer_weights(workspace, layer)
-    place = workspace.describe(layer)
     if found is None:
+        place = workspace.describe(layer)
         if workspace.constants(layer).get("weights") is None and workspace.source(layer, _WEIGHTS_SLOT) is None:
             raise Refused(f"{place} has no weights")
         if not _is_constant(workspace, layer, "weights", _WEIGHTS_SLOT):
             raise Refused(f"the weights of {place} are computed by {_feeder(workspace, layer, _WEIGHTS_SLOT)}")
         raise Refused(f"{place} has a dataLayout or a rank of weights that {workspace.type(layer)} does not have")
     if found.constant is None and workspace.source(layer, _WEIGHTS_SLOT) is not None:
-        raise Refused(f"{place} has weights both as member and on input slot {_WEIGHTS_SLOT}")
-    check_parameter(found.tensor, f"the weights of {place}")
+        raise Refused(f"{workspace.describe(layer)} has weights both as member and on input slot {_WEIGHTS_SLOT}")
+    if not plain_parameter(found.tensor):
+        check_parameter(found.tensor, f"the weights of {workspace.describe(layer)}")
     shape = found.tensor.info.shape
     if workspace.type(layer) == "DepthwiseConvolution2d" and found.input_axis is None and shape[0] != 1:
-        raise Refused(f"the weights of {place} have shape {shape}, where [1,H,W,I*M] is the layout of this file")
+        place = f"the weights of {workspace.describe(layer)}"
+        raise Refused(f"{place} have shape {shape}, where [1,H,W,I*M] is the layout of this file")
     return found
 
 
 def _bias(workspace: Workspace, layer: int, weights: Weights) -> Bias | None:
     """The layer's bias, or None where it has none."""
-    place = workspace.describe(layer)
     member = workspace.constants(layer).get("biases") is not None
     wired = workspace.source(layer, _BIAS_SLOT) is not None
     if member and wired:
-        raise Refused(f"{place} has a bias both as member and on input slot {_BIAS_SLOT}")
+        raise Refused(f"{workspace.describe(layer)} has a bias both as member and on input slot {_BIAS_SLOT}")
     if not workspace.param(layer, "biasEnabled"):
         if member or wired:
-            raise Refused(f"{place} has a bias although its biasEnabled is false")
+            raise Refused(f"{workspace.describe(layer)} has a bias although its biasEnabled is false")
         return None
     found = layer_bias(workspace, layer)
     if found is None:
+        place = workspace.describe(layer)
         if wired:
             raise Refused(f"the bias of {place} is computed by {_feeder(workspace, layer, _BIAS_SLOT)}")
         raise Refused(f"{place} has no bias although its biasEnabled is true")
-    check_parameter(found.tensor, f"the bias of {place}")
-    if found.tensor.info.elements != weights.output_channels:
+    if not plain_parameter(found.tensor):
+        check_parameter(found.tensor, f"the bias of {workspace.describe(layer)}")
+    elements = found.tensor.info.elements
+    if elements != weights.output_channels:
         raise Refused(
-            f"the bias of {place} has {found.tensor.info.elements} values for {weights.output_channels} output channels"
+            f"the bias of {workspace.describe(layer)} has {elements} values for {weights.output_channels} "
+            "output channels"
         )
     return found
 

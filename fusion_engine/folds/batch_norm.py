@@ -11,11 +11,21 @@ gets one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 from fusion_engine.folds import Fold, Refused
-from fusion_engine.folds.affine import Plan, apply_plan, norm_statistics, tensor_between, weighted_layer
+from fusion_engine.folds.affine import (
+    Plan,
+    apply_plan,
+    norm_statistics,
+    norm_tensors,
+    tensor_between,
+    weighted_layer,
+)
 from fusion_engine.folds.conditions import check_plain
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
@@ -27,6 +37,8 @@ from fusion_engine.workspace import Workspace
 __all__ = ["FOLD", "apply", "check", "layers_of", "norm_deviation", "norm_scale_and_shift"]
 
 Array = npt.NDArray[np.float64]
+
+_MEMO = "folds.batch_norm.ready"
 
 _CHANNELS_LAST = {"NHWC": True, "NDHWC": True, "NCHW": False, "NCDHW": False}
 
@@ -46,6 +58,11 @@ def check(workspace: Workspace, match: Match) -> Plan:
     Refused
         Where the result would not be what the two layers compute; the reason names layers and numbers.
     """
+    ready: _Ready | None = workspace.memo.get(_MEMO)
+    if ready is not None:
+        plan = ready.plan(workspace, match)
+        if plan is not None:
+            return plan
     norm, layer, output = layers_of(workspace, match, "batch-norm", WEIGHTED)
     target = weighted_layer(workspace, layer)
     _check_channels(workspace, norm, layer, output, target.channels)
@@ -57,7 +74,63 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return apply_plan(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply, reach=2)
+class _Ready:
+    """Plans that were computed beforehand, each good while what it was made from stays.
+
+    That is all about the two layers and their Constants, and of what feeds them the TensorInfo.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._plans: dict[int, tuple[Plan, tuple[int, ...], int, Any]] = {}
+        self._touched: set[int] = set()
+        self._at = len(workspace.changes)
+
+    def add(self, workspace: Workspace, norm: int, plan: Plan) -> None:
+        """Keep a plan for a BatchNormalization."""
+        (_, source), *others = workspace.inputs(plan.layer)
+        held = norm, plan.layer, *[other.layer for _, other in others]
+        self._plans[norm] = plan, held, source.layer, workspace.outputs(source.layer)
+
+    def plan(self, workspace: Workspace, match: Match) -> Plan | None:
+        """The plan for a match, where there is one."""
+        found = self._plans.pop(match.root, None)
+        if found is None:
+            return None
+        plan, held, below, outputs = found
+        if self._at < len(workspace.changes):
+            self._touched.update(workspace.changes[self._at :])
+            self._at = len(workspace.changes)
+        if match.layers != (match.root, plan.layer) or match.constants or not self._touched.isdisjoint(held):
+            return None
+        return plan if workspace.outputs(below) is outputs else None
+
+
+def _prepare(workspace: Workspace, roots: Sequence[int]) -> None:
+    """Compute the plans of layers with small weights at once."""
+    from fusion_engine.folds.batched import MOST_ELEMENTS, Job, plans
+
+    norms, jobs = [], []
+    for norm in roots:
+        source = workspace.only_source(norm)
+        if source is None or workspace.type(source.layer) not in WEIGHTED:
+            continue
+        layers = Match(norm, (norm, source.layer), (), (), (), ())
+        try:
+            norm, layer, output = layers_of(workspace, layers, "batch-norm", WEIGHTED)
+            target = weighted_layer(workspace, layer)
+            _check_channels(workspace, norm, layer, output, target.channels)
+            if target.weights.tensor.info.elements <= MOST_ELEMENTS:
+                statistics = norm_tensors(workspace, norm, target.channels)
+                jobs.append(Job(target, statistics, float32(workspace.param(norm, "eps"))))
+                norms.append(norm)
+        except Refused:
+            continue
+    ready = workspace.memo[_MEMO] = _Ready(workspace)
+    for number, plan in plans(jobs):
+        ready.add(workspace, norms[number], plan)
+
+
+FOLD = Fold(check, apply, reach=2, prepare=_prepare)
 
 
 def layers_of(workspace: Workspace, match: Match, fold: str, below: frozenset[str]) -> tuple[int, int, TensorInfo]:

@@ -25,6 +25,7 @@ __all__ = [
     "float_info",
     "known_info",
     "operation",
+    "plain_parameter",
     "same_grid",
 ]
 
@@ -48,9 +49,10 @@ def operation(workspace: Workspace, key: int) -> str:
 def check_plain(workspace: Workspace, *keys: int) -> None:
     """Each layer has its descriptor, all its inputs connected, and one output."""
     for key in keys:
-        if workspace.graph.nodes[key].get("params") is None:
+        node = workspace.node(key)
+        if node.get("params") is None:
             raise Refused(f"{workspace.describe(key)} has no descriptor")
-        if workspace.graph.nodes[key].get("unconnected"):
+        if node.get("unconnected"):
             raise Refused(f"{workspace.describe(key)} has an unconnected input")
         if len(workspace.outputs(key)) != 1:
             raise Refused(f"{workspace.describe(key)} has {len(workspace.outputs(key))} outputs instead of one")
@@ -67,7 +69,8 @@ def known_info(workspace: Workspace, source: Source) -> TensorInfo:
 def float_info(workspace: Workspace, source: Source) -> TensorInfo:
     """TensorInfo of an output slot, which must be there and of a float type."""
     info = known_info(workspace, source)
-    check_float(info, f"the output of {workspace.describe(source.layer)}")
+    if info.data_type not in FLOATS or info.quantization_scales:
+        check_float(info, f"the output of {workspace.describe(source.layer)}")
     return info
 
 
@@ -79,6 +82,12 @@ def check_float(info: TensorInfo, place: str) -> None:
         raise Refused(f"{place}: {info.data_type} with a per-axis quantization does not fold")
 
 
+def plain_parameter(tensor: Tensor) -> bool:
+    """Whether `check_parameter` finds nothing wrong, so that nobody need say where the tensor is."""
+    info = tensor.info
+    return info.data_type in FLOATS and not info.quantization_scales and not tensor.untagged
+
+
 def check_parameter(tensor: Tensor, place: str) -> None:
     """The constant at ``place`` is of a float type, and surely so."""
     check_float(tensor.info, place)
@@ -88,7 +97,10 @@ def check_parameter(tensor: Tensor, place: str) -> None:
 
 def check_override(workspace: Workspace, key: int, slot: int, info: TensorInfo) -> None:
     """An input slot has no TensorInfo of its own that differs from that of what feeds it."""
-    overridden, seen = (workspace.graph.nodes[key].get("overrides") or {}).get(slot, (False, None))
+    overrides = workspace.node(key).get("overrides")
+    if not overrides:
+        return
+    overridden, seen = overrides.get(slot, (False, None))
     if overridden and seen != info:
         where = "its input" if slot == 0 and len(workspace.inputs(key)) == 1 else f"its input {slot}"
         raise Refused(f"{workspace.describe(key)} overrides the TensorInfo of {where}")
