@@ -1,7 +1,7 @@
 """The command line: words and exit codes.
 
 Exit code 0: fine. 1: a model failed, the others are done all the same. 2: the command or a rule is
-wrong, nothing was done. Everything heavy is imported by the command that needs it.
+wrong, nothing was done. 3: there is what --fail-on asks for. Everything heavy is imported by the command that needs it.
 """
 
 from __future__ import annotations
@@ -78,7 +78,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="fusion-engine",
         description="Fuse the layers of Arm NN networks (.armnn) offline and by rule.",
         epilog="fusion-engine COMMAND --help tells more of a command. "
-        "Exit code: 0 fine, 1 a model failed (the others are done), 2 the command or a rule is wrong.",
+        "Exit code: 0 fine, 1 a model failed (the others are done), 2 the command or a rule is wrong (nothing was "
+        "done), 3 there is what --fail-on asks for.",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"fusion-engine {__version__}")

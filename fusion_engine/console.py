@@ -7,8 +7,9 @@ import shutil
 import sys
 from contextlib import suppress
 from typing import TextIO
+from unicodedata import combining, east_asian_width
 
-__all__ = ["Console", "counted", "printable"]
+__all__ = ["Console", "counted", "fitted", "printable"]
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 
@@ -43,6 +44,21 @@ def counted(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number} {noun if number == 1 else nouns or noun + 's'}"
 
 
+def fitted(text: str, width: int) -> str:
+    """As much of a printable text as fits into so many columns of a terminal, where some characters take two.
+
+    Examples
+    --------
+    >>> fitted("卷积.armnn", 6)
+    '卷积.a'
+    """
+    for place, one in enumerate(text):
+        width -= 0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1
+        if width < 0:
+            return text[:place]
+    return text
+
+
 class Console:
     """Standard output and standard error of a command.
 
@@ -51,6 +67,8 @@ class Console:
 
     Attributes
     ----------
+    live
+        Whether standard error is a terminal, which shows progress.
     fault
         Why standard output could not be written (a full disk), where it could not.
     closed
@@ -66,7 +84,7 @@ class Console:
                 reconfigure(errors="backslashreplace")
         plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
         self._colours = not plain and _is_terminal(self._out)
-        self._live = _is_terminal(self._error) and os.environ.get("TERM") != "dumb"
+        self.live = _is_terminal(self._error) and os.environ.get("TERM") != "dumb"
         self._shown = False
         self.fault: str | None = None
         self.closed = False
@@ -98,17 +116,17 @@ class Console:
 
     def progress(self, text: str) -> None:
         """What is being done, on a terminal: it is overwritten by what comes next."""
-        if not self._live or self._error is None:
+        if not self.live or self._error is None:
             return
         width = shutil.get_terminal_size().columns - 1
         with suppress(OSError, ValueError):
-            self._error.write(f"\r\x1b[K{text[:width]}")
+            self._error.write(f"\r\x1b[K{fitted(text, width)}")
             self._error.flush()
             self._shown = True
 
     def done(self, text: str) -> None:
         """What was done, where standard error is no terminal: there `progress` has shown it."""
-        if not self._live:
+        if not self.live:
             self.note(text)
 
     def close(self) -> None:

@@ -179,11 +179,28 @@ def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
 
 @dataclass
 class Report:
-    """A run: the rule files, the models in the order of the work, and the status of those that were changed."""
+    """A run.
+
+    Attributes
+    ----------
+    rules
+        The rule files.
+    models
+        What became of the models, in the order of the work.
+    done
+        Status of those that were changed.
+    command, paths
+        What was run, and the paths that it was given.
+    gate
+        What `Gate.as_json` says of the run; None where there was no gate.
+    """
 
     rules: Sequence[RuleFile] = ()
     models: list[ModelReport] = field(default_factory=list)
     done: str = "fused"
+    command: str = "fuse"
+    paths: Sequence[str] = ()
+    gate: Mapping[str, Any] | None = None
 
     @property
     def failed(self) -> bool:
@@ -205,8 +222,11 @@ class Report:
         """The report as plain data: what its JSON text holds."""
         return {
             "report_version": REPORT_VERSION,
+            "command": self.command,
+            "paths": list(self.paths),
             "summary": self.summary(),
             "rules": [asdict(file) for file in self.rules],
+            "gate": self.gate,
             "models": [model.as_json() for model in self.models],
         }
 

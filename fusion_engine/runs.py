@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 from fusion_engine.console import Console, printable
 from fusion_engine.pictures import DiffPages
-from fusion_engine.usage import FAILED, FINE, STDOUT, Wrong, rules_of
+from fusion_engine.usage import FAILED, FINE, STDOUT, TRIPPED, Wrong, rules_of
 
 if TYPE_CHECKING:
     from fusion_engine.batch import Job
+    from fusion_engine.gate import Baseline, Gate
     from fusion_engine.ledger import Ledger
+    from fusion_engine.progress import Progress
     from fusion_engine.report import ModelReport, Report
     from fusion_engine.tasks import Task
 
@@ -51,6 +53,32 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
             "--force", action="store_true", help="do all models anew, also those that an earlier run has done just so"
         )
 
+    def told(of: argparse.ArgumentParser, *kinds: str) -> None:
+        of.add_argument(
+            "--report",
+            metavar="FILE",
+            action="append",
+            help="write what was done, and what was not and why, as .json, .jsonl, .csv, .xml (JUnit) or .html; "
+            "- is standard output, in JSON; may be given again",
+        )
+        of.add_argument(
+            "--fail-on",
+            choices=kinds,
+            action="append",
+            help=f"exit code 3 where there is a model that is {', '.join(kinds[:2])}"
+            f"{', or one with what is refused or unverified' if len(kinds) > 2 else ''}; may be given again",
+        )
+        of.add_argument(
+            "--baseline",
+            metavar="FILE.json",
+            help="an earlier report: what failed, was refused or unverified there is known and does not count",
+        )
+        loud = of.add_mutually_exclusive_group()
+        loud.add_argument("-q", "--quiet", action="store_true", help="show models that failed, and the last line, only")
+        loud.add_argument(
+            "-v", "--verbose", action="store_true", help="show all refusals, and the seconds of each model"
+        )
+
     fuse = command(
         "fuse",
         _fuse,
@@ -60,6 +88,7 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
         "fuse models --rules my-npu.toml --dry-run",
         "fuse model.armnn --rules npu --dry-run --diff model.html",
         "fuse models --out fused --release 20.08 --judge ./run-both-on-the-board",
+        "fuse models --dry-run --fail-on changed --fail-on failed --report models.xml",
     )
     paths(fuse)
     fuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
@@ -71,9 +100,6 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
         metavar="NAME|FILE",
         action="append",
         help="rules that ship, by name, or a rule file; may be given again (default: armnn)",
-    )
-    fuse.add_argument(
-        "--report", metavar="FILE.json", help="write what was done, and what was not and why; - is standard output"
     )
     fuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
     fuse.add_argument("--only", metavar="RULE", action="append", help="apply this rule; may be given again")
@@ -99,6 +125,7 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
     fuse.add_argument("--statistics", action="store_true", help="show what each rule did and how long it took")
     judged(fuse)
     parallel(fuse)
+    told(fuse, "changed", "failed", "refused", "unverified")
 
     convert = command(
         "convert",
@@ -112,12 +139,10 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
         "--release", metavar="RELEASE", required=True, help="the release that is to read the results: 20.08, 23.08, ..."
     )
     convert.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
-    convert.add_argument(
-        "--report", metavar="FILE.json", help="write what was done, and what not and why; - is standard output"
-    )
     convert.add_argument("--dry-run", action="store_true", help="do everything but write models")
     judged(convert)
     parallel(convert)
+    told(convert, "changed", "failed")
 
     unfuse = command(
         "unfuse",
@@ -130,6 +155,7 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
     unfuse.add_argument("--out", metavar="DIR", help="directory for the results; needed but for a dry run")
     unfuse.add_argument("--dry-run", action="store_true", help="do everything but write models")
     parallel(unfuse)
+    told(unfuse, "changed", "failed")
 
 
 def _count(text: str) -> int:
@@ -171,11 +197,11 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
         arguments.judge_timeout,
         arguments.dry_run,
     )
-    report = Report([RuleFile.of(source) for source in sources], done=task.done)
+    report = Report([RuleFile.of(source) for source in sources], done=task.done, paths=arguments.paths)
     pages = None if arguments.diff is None else DiffPages(arguments.diff)
     code = _run(arguments, console, task, report, arguments.rules or (), pages)
     for line in statistics_lines(report) if arguments.statistics else ():
-        (console.note if arguments.report == STDOUT else console.print)(line)
+        (console.note if STDOUT in _wanted(arguments) else console.print)(line)
     return code
 
 
@@ -190,7 +216,7 @@ def _convert(arguments: argparse.Namespace, console: Console) -> int:
         judge_timeout=arguments.judge_timeout,
         dry_run=arguments.dry_run,
     )
-    return _run(arguments, console, task, Report(done=task.done))
+    return _run(arguments, console, task, Report(done=task.done, command="convert", paths=arguments.paths))
 
 
 def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
@@ -198,7 +224,7 @@ def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.tasks import Task
 
     task = Task("unfuse", dry_run=arguments.dry_run)
-    return _run(arguments, console, task, Report(done=task.done))
+    return _run(arguments, console, task, Report(done=task.done, command="unfuse", paths=arguments.paths))
 
 
 def _check_verification(arguments: argparse.Namespace) -> None:
@@ -212,6 +238,8 @@ def _check_verification(arguments: argparse.Namespace) -> None:
             raise Wrong("--tolerance is for --verify: give both or neither")
         if not isfinite(arguments.tolerance) or arguments.tolerance < 0:
             raise Wrong(f"--tolerance {arguments.tolerance:g}: it is a number of at least 0")
+    if "unverified" in (arguments.fail_on or ()) and not arguments.verify:
+        raise Wrong("--fail-on unverified is for --verify: give both or neither")
     if arguments.verify:
         from fusion_engine.verifying.onnxgraph import require_runtime
 
@@ -253,25 +281,55 @@ def _run(
     pages: DiffPages | None = None,
 ) -> int:
     """Do a task to the models of a command; ``files`` are others that it reads."""
+    from fusion_engine.gate import Baseline
+    from fusion_engine.progress import Progress
+    from fusion_engine.reports.files import check_reports, write_reports
+    from fusion_engine.tables import gate_lines
+
     _check_judge(task)
     jobs = _jobs(arguments)
-    wanted: str | None = getattr(arguments, "report", None)
-    if wanted is not None:
-        _check_report(wanted, [*files, *(p for job in jobs for p in (job.path, job.output) if p)])
-        if wanted != STDOUT:
-            _require_writable(os.path.dirname(wanted))
+    wanted = _wanted(arguments)
+    baseline = None if arguments.baseline is None else Baseline(arguments.baseline)
+    check_reports(wanted, [*files, *(p for job in jobs for p in (job.path, job.output) if p)], arguments.baseline)
+    written = [path for path in wanted if path != STDOUT]
+    for path in written:
+        _require_writable(os.path.dirname(path))
     if pages is not None:
-        others = [*files, *([wanted] if wanted else ())]
+        others = [*files, *written, *([baseline.path] if baseline else ())]
         for folder in pages.plan(arguments.paths, arguments.out, jobs, others):
             _require_writable(folder)
     if not arguments.dry_run:
         _require_writable(arguments.out)
     with ExitStack() as stack:
         ledger = _ledger(arguments, task, jobs, stack)
-        _show(_reports(arguments, task, jobs, ledger, pages), jobs, report, console, task, wanted == STDOUT, pages)
-    if wanted is not None and not _write_report(wanted, report, console):
-        return FAILED
-    return FAILED if report.failed or (pages is not None and pages.failed) else FINE
+        bar = Progress(None if arguments.quiet else console, len(jobs))
+        _show(_reports(arguments, task, jobs, ledger, pages, bar), jobs, report, arguments, console, task, pages, bar)
+    gate = _gate(arguments, report, baseline)
+    if gate is not None:
+        report.gate = gate.as_json()
+        for line in gate_lines(gate, known=baseline is not None):
+            console.note(f"fusion-engine: {line}")
+    broken = bool(wanted) and not write_reports(wanted, report.as_json(), console)
+    broken |= pages is not None and pages.failed
+    if gate is not None and gate.tripped:
+        return TRIPPED
+    failed = report.failed if gate is None else gate.failed
+    return FAILED if failed or broken else FINE
+
+
+def _wanted(arguments: argparse.Namespace) -> list[str]:
+    """Where reports go."""
+    return arguments.report or []
+
+
+def _gate(arguments: argparse.Namespace, report: Report, baseline: Baseline | None) -> Gate | None:
+    """What was found in a run, where there was anything to be found."""
+    from fusion_engine.gate import pass_gate
+
+    if not arguments.fail_on and baseline is None:
+        return None
+    models = [model.as_json() for model in report.models]
+    return pass_gate(models, arguments.paths, arguments.fail_on or (), baseline)
 
 
 def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stack: ExitStack) -> Ledger | None:
@@ -297,13 +355,19 @@ def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stac
 
 
 def _reports(
-    arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], ledger: Ledger | None, pages: DiffPages | None
+    arguments: argparse.Namespace,
+    task: Task,
+    jobs: Sequence[Job],
+    ledger: Ledger | None,
+    pages: DiffPages | None,
+    bar: Progress,
 ) -> Iterator[ModelReport]:
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
     from fusion_engine.pool import cores, in_parallel
 
     known = {number: ledger.done(job) for number, job in enumerate(jobs)} if ledger is not None else {}
     todo = [job for number, job in enumerate(jobs) if known.get(number) is None]
+    bar.keep(len(jobs) - len(todo))
     workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
     if workers > 1 or arguments.timeout is not None:
         work = in_parallel(todo, task, workers, arguments.timeout)
@@ -314,6 +378,7 @@ def _reports(
         found = known.get(number)
         if found is None:
             found = next(work)
+            bar.finish(found)
             if ledger is not None:
                 ledger.note(job, found)
         yield found
@@ -341,25 +406,30 @@ def _show(
     reports: Iterator[ModelReport],
     jobs: Sequence[Job],
     report: Report,
+    arguments: argparse.Namespace,
     console: Console,
     task: Task,
-    quiet: bool,
     pages: DiffPages | None,
+    bar: Progress,
 ) -> None:
-    """Show each model when it is done; ``quiet`` where standard output is for the report."""
+    """Show each model when it is done: all on standard error where standard output is for the report."""
     from fusion_engine.tables import model_lines, reason, summary_line
 
+    reserved, quiet = STDOUT in _wanted(arguments), arguments.quiet
+    show = console.note if reserved else console.print
     for number, job in enumerate(jobs, 1):
-        step = f"[{number}/{len(jobs)}] {printable(job.path)}"
-        console.progress(step)
+        bar.begin(job.path)
         model = next(reports)
         report.models.append(model)
-        for line in () if quiet else model_lines(model, console.paint, task.done, task.dry_run):
-            console.print(line)
+        failed = model.status == "failed"
+        if failed if quiet or (reserved and console.live) else not reserved:
+            for line in model_lines(model, console.paint, task.done, task.dry_run, verbose=arguments.verbose):
+                show(line)
         if pages is not None:
-            pages.draw(job, console, quiet)
-        console.done(f"{step}: {model.status}" + (f": {reason(model)}" if model.error else ""))
-    show = console.note if quiet else console.print
+            pages.draw(job, console, quiet or reserved)
+        if not quiet:
+            step = f"[{number}/{len(jobs)}] {printable(job.path)}"
+            console.done(f"{step}: {model.status}" + (f": {reason(model)}" if failed else ""))
     show(summary_line(report, task.done))
 
 
@@ -373,35 +443,3 @@ def _require_writable(folder: str) -> None:
             pass
     except OSError as error:
         raise Wrong(f"{printable(folder)}: nothing can be written there: {error.strerror}") from error
-
-
-def _check_report(path: str, others: Sequence[str]) -> None:
-    """The report must not fall upon a model or a rule file, nor a directory."""
-    if path == STDOUT:
-        return
-    if not path:
-        raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
-    if os.path.isdir(path):
-        raise Wrong(f"the report {printable(path)} is a directory: name a file")
-    place = os.path.realpath(path)
-    if any(os.path.realpath(other) == place for other in others):
-        raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
-
-
-def _write_report(path: str, report: Report, console: Console) -> bool:
-
-    from fusion_engine.armnn.files import write_atomically
-    from fusion_engine.errors import OutputError
-
-    if path == STDOUT:
-        console.print(report.text().rstrip("\n"))
-        return True
-    try:
-        write_atomically(path, [report.text().encode("ascii")])
-    except OutputError as error:
-        console.note(f"fusion-engine: {printable(str(error))}")
-        return False
-    except OSError as error:
-        console.note(f"fusion-engine: {printable(path)}: cannot be written: {error.strerror}")
-        return False
-    return True

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fusion_engine.console import counted, printable
 from fusion_engine.report import ModelReport, Report
 
-__all__ = ["MOST_REFUSALS", "model_lines", "overview_lines", "reason", "statistics_lines", "summary_line"]
+if TYPE_CHECKING:
+    from fusion_engine.gate import Gate
+
+__all__ = ["MOST_REFUSALS", "gate_lines", "model_lines", "overview_lines", "reason", "statistics_lines", "summary_line"]
 
 MOST_REFUSALS = 10
-"""Refusals of a model that its table shows; the report has all."""
+"""Refusals of a model that its table shows unless it is to show all; the report has all."""
 
 _COLOURS = {"fused": "green", "unfused": "green", "converted": "green", "unchanged": "yellow", "failed": "red"}
 
@@ -22,11 +25,15 @@ def reason(model: ModelReport) -> str:
     return printable((model.error or "").removeprefix(f"{model.path}: "))
 
 
-def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str, dry_run: bool) -> list[str]:
+def model_lines(
+    model: ModelReport, paint: Callable[[str, str], str], done: str, dry_run: bool, *, verbose: bool = False
+) -> list[str]:
     """What became of a model: a line, the table of its rules, its first refusals and its warnings.
 
-    ``paint`` colours a text; ``done`` is the status of a model that was changed.
+    ``paint`` colours a text; ``done`` is the status of a model that was changed; ``verbose`` has all refusals, and
+    how long the model took.
     """
+    most = max(len(model.refusals), len(model.fusions)) if verbose else MOST_REFUSALS
     status = paint(model.status, _COLOURS[model.status])
     head = f"{printable(model.path)}: {status}"
     before, after = model.layers_before, model.layers_after
@@ -42,29 +49,31 @@ def model_lines(model: ModelReport, paint: Callable[[str, str], str], done: str,
         verb = "copied" if model.status == "unchanged" else "written"
         when = "would be " if dry_run else "" if model.recorded is None else "earlier "
         head += f", {when}{verb} to {printable(model.output)}"
+    if verbose and model.seconds is not None:
+        head += f", {model.seconds:.3f} s"
     lines = [head, *_rows(model)]
-    for refusal in model.refusals[:MOST_REFUSALS]:
+    for refusal in model.refusals[:most]:
         place = f"{printable(refusal.rule)} at layer {refusal.layer.index} {refusal.layer.name!r}"
         lines.append(f"    refused: {place}: {printable(refusal.reason)}")
-    if len(model.refusals) > MOST_REFUSALS:
-        lines.append(f"    refused: {len(model.refusals) - MOST_REFUSALS} more: --report FILE.json has all")
-    lines += _verification_lines(model)
+    if len(model.refusals) > most:
+        lines.append(f"    refused: {len(model.refusals) - most} more: -v shows all")
+    lines += _verification_lines(model, most)
     return lines + [f"    warning: {printable(warning)}" for warning in model.warnings]
 
 
-def _verification_lines(model: ModelReport) -> list[str]:
+def _verification_lines(model: ModelReport, most: int) -> list[str]:
     """How many fusions were verified, and the first that could not be and why."""
     found = model.verification
     if found is None or not found.fusions:
         return []
     lines = [f"    verified: {found.count('verified')} of {counted(len(found.fusions), 'fusion')}"]
     unverified = [check for check in found.fusions if check.status == "unverified"]
-    for check in unverified[:MOST_REFUSALS]:
+    for check in unverified[:most]:
         root = check.fusion.layers[0]
         place = f"{printable(check.fusion.rule)} at layer {root.index} {root.name!r}"
         lines.append(f"    unverified: {place}: {printable(check.reason or '')}")
-    if len(unverified) > MOST_REFUSALS:
-        lines.append(f"    unverified: {len(unverified) - MOST_REFUSALS} more: --report FILE.json has all")
+    if len(unverified) > most:
+        lines.append(f"    unverified: {len(unverified) - most} more: -v shows all")
     return lines
 
 
@@ -110,6 +119,26 @@ def summary_line(report: Report, done: str) -> str:
     if summary["warnings"]:
         told.append(counted(summary["warnings"], "warning"))
     return f"{counted(len(report.models), 'model')}: {counts}" + (f"; {', '.join(told)}" if told else "")
+
+
+def gate_lines(gate: Gate, *, known: bool) -> list[str]:
+    """On what a run fails, where it does; ``known`` for what the baseline has."""
+    lines = []
+    for kind in gate.fail_on:
+        found = [finding for finding in gate.tripped if finding.kind == kind]
+        for finding in found[:MOST_REFUSALS]:
+            words = f": {finding.words}" if finding.words else ""
+            lines.append(f"new: {kind}: {printable(finding.path)}{words}")
+        if len(found) > MOST_REFUSALS:
+            lines.append(f"new: {kind}: {len(found) - MOST_REFUSALS} more: --report FILE.json has all")
+    if known:
+        told = f"the baseline has {counted(len(gate.known), 'finding')} of this run"
+        gone = f", and {gate.gone} that are gone: write it anew with --report FILE.json" if gate.gone else ""
+        lines.append(told + gone)
+    if gate.fail_on:
+        counts = [(kind, sum(one.kind == kind for one in gate.tripped)) for kind in gate.fail_on]
+        lines.append("--fail-on: " + ", ".join(f"{count} {kind}" for kind, count in counts))
+    return lines
 
 
 def overview_lines(found: dict[str, Any]) -> list[str]:

@@ -11,9 +11,20 @@ if TYPE_CHECKING:
     from fusion_engine import FusingRule, RuleError
     from fusion_engine.language.sources import Source
 
-__all__ = ["FAILED", "FINE", "INTERRUPTED", "SIGNALLED", "STDOUT", "WRONG", "Wrong", "rule_error", "rules_of"]
+__all__ = [
+    "FAILED",
+    "FINE",
+    "INTERRUPTED",
+    "SIGNALLED",
+    "STDOUT",
+    "TRIPPED",
+    "WRONG",
+    "Wrong",
+    "rule_error",
+    "rules_of",
+]
 
-FINE, FAILED, WRONG, INTERRUPTED = 0, 1, 2, 130
+FINE, FAILED, WRONG, TRIPPED, INTERRUPTED = 0, 1, 2, 3, 130
 SIGNALLED = 128
 
 STDOUT = "-"

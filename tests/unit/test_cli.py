@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -185,6 +186,19 @@ def test_dry_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (["fuse", "models", "--out", "o", "--rules", "empty.toml"], "empty.toml:1:1: there is no rule in the file"),
         (["fuse", "models", "--out", "o", "--report", "models"], "is a directory"),
         (["fuse", "models", "--out", "o", "--report", ""], "say where the report goes"),
+        (["fuse", "models", "--out", "o", "--report", "r.json", "--report", "r.txt"], "r.txt has no known format"),
+        (
+            ["unfuse", "models", "--out", "o", "--report", "report"],
+            "end its name in .json, .jsonl, .csv, .xml or .html",
+        ),
+        (["fuse", "models", "--out", "o", "--report", "r.xml", "--report", "./r.xml"], "is asked for twice"),
+        (["fuse", "models", "--dry-run", "--fail-on", "unverified"], "is for --verify"),
+        (["fuse", "models", "--dry-run", "--baseline", "none.json"], "none.json cannot be read: No such file"),
+        (["fuse", "models", "--dry-run", "--baseline", "empty.toml"], "is no report of this version"),
+        (
+            ["fuse", "models", "--dry-run", "--baseline", "known.json", "--report", "./known.json"],
+            "is the baseline, which would then know all that is new",
+        ),
         (
             ["fuse", "models", "--dry-run", "--report", "broken.toml/r.json"],
             "broken.toml: nothing can be written there",
@@ -208,6 +222,7 @@ def test_wrong_commands_do_nothing(
     Path("broken.toml").write_text('[[rule]]\nmatch = "Activation[b == ]{?}"\ninto = "X"\n')
     Path("empty.toml").write_text("syntax = 2\n")
     Path("empty").mkdir()
+    Path("known.json").write_text('{"report_version": 1, "models": []}')
     before = sorted(Path().rglob("*"))
     assert main(arguments) == 2
     out, err = capsys.readouterr()
@@ -558,7 +573,10 @@ def test_colours(models: Path) -> None:
     coloured = on_a_terminal(*arguments)
     assert "models/good.armnn: \x1b[32mfused\x1b[0m" in coloured
     assert "models/plain.armnn: \x1b[33munchanged\x1b[0m" in coloured
-    assert "\r\x1b[K[1/2] models/good.armnn" in coloured
+    assert "\r\x1b[K  0% [--------------------] 0/2  models/good.armnn" in coloured
+    assert re.search(
+        r" 50% \[#{10}-{10}\] 1/2  [\d.]+ (?:models/s|s/model)  \d+:\d\d left  models/plain.armnn", coloured
+    )
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         text = on_a_terminal(*arguments, **environment)
         assert "\x1b[3" not in text

@@ -44,9 +44,11 @@ FAILED = ModelReport("in/b.armnn", "failed", error="in/b.armnn: is damaged")
 
 
 def test_shape() -> None:
-    report = Report([RuleFile("armnn.toml", "00ff")], [FUSED, FAILED])
+    report = Report([RuleFile("armnn.toml", "00ff")], [FUSED, FAILED], paths=["in"])
     assert json.loads(report.text()) == {
         "report_version": 1,
+        "command": "fuse",
+        "paths": ["in"],
         "summary": {
             "models": 2,
             "fused": 1,
@@ -57,6 +59,7 @@ def test_shape() -> None:
             "warnings": 1,
         },
         "rules": [{"file": "armnn.toml", "sha256": "00ff"}],
+        "gate": None,
         "models": [
             {
                 "path": "in/a.armnn",

@@ -1,0 +1,246 @@
+"""When a run is to fail: ``--fail-on``, and the known findings of an earlier report that do not count: ``--baseline``.
+
+A finding of this run is known where the baseline has one for the same model, of the same kind, and for refusals
+and unverified fusions of the same rule at a layer of the same name and type; each one of the baseline excuses one.
+Words do not count, since they change with versions, nor do layer indices, since they change with any edit. That a
+model would be changed is never excused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from fusion_engine.console import printable
+from fusion_engine.report import REPORT_VERSION
+from fusion_engine.usage import Wrong
+
+__all__ = ["KINDS", "Baseline", "Finding", "Gate", "name_below", "pass_gate"]
+
+KINDS = ("changed", "failed", "refused", "unverified")
+"""What a run can be told to fail on."""
+
+_Key: TypeAlias = tuple[str, str, str, str]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that a run can be told to fail on.
+
+    Attributes
+    ----------
+    kind
+        One of `KINDS`.
+    model, path
+        The model: its place in the report, and its path.
+    rule, layer
+        For refusals and unverified fusions the rule, and index, name and type of the root layer.
+    reason
+        Why it failed, was refused or could not be verified.
+    """
+
+    kind: str
+    model: int
+    path: str
+    rule: str | None = None
+    layer: Mapping[str, Any] | None = None
+    reason: str | None = None
+
+    @property
+    def key(self) -> _Key:
+        """What tells that a finding of the same model is known."""
+        layer = self.layer or {}
+        return (self.kind, self.rule or "", str(layer.get("name", "")), str(layer.get("type", "")))
+
+    @property
+    def words(self) -> str:
+        """The finding without its model and kind, fit for a terminal."""
+        place = "" if self.layer is None else f" at layer {self.layer['index']} {self.layer['name']!r}"
+        named = "" if self.rule is None else f"{printable(self.rule)}{place}"
+        return ": ".join(part for part in (named, printable(self.reason or "")) if part)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """What was found in a run, told apart by what it was told.
+
+    Attributes
+    ----------
+    fail_on
+        The kinds on which the run fails, in the order of `KINDS`.
+    baseline
+        File of the baseline, where there is one.
+    new, known
+        Findings of all kinds in the order of the models: those that count, and those that the baseline has too.
+    gone
+        How many findings the baseline has for the models of this run that there are no more.
+    """
+
+    fail_on: tuple[str, ...]
+    baseline: str | None
+    new: tuple[Finding, ...]
+    known: tuple[Finding, ...] = ()
+    gone: int = 0
+
+    @property
+    def tripped(self) -> tuple[Finding, ...]:
+        """The new findings on which the run fails."""
+        return tuple(finding for finding in self.new if finding.kind in self.fail_on)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a model failed that is not known to."""
+        return any(finding.kind == "failed" for finding in self.new)
+
+    def as_json(self) -> dict[str, Any]:
+        """The entry ``gate`` of a report."""
+        return {
+            "fail_on": list(self.fail_on),
+            "baseline": self.baseline,
+            "tripped": [asdict(finding) for finding in self.tripped],
+            "known": [asdict(finding) for finding in self.known],
+            "gone": self.gone,
+        }
+
+
+def pass_gate(
+    models: Sequence[Mapping[str, Any]],
+    given: Sequence[str],
+    fail_on: Iterable[str] = (),
+    baseline: Baseline | None = None,
+) -> Gate:
+    """Judge a run.
+
+    Parameters
+    ----------
+    models
+        The entries of its report.
+    given
+        The paths that it was given, below which models are named.
+    fail_on
+        Kinds on which it fails.
+    baseline
+        What is known.
+    """
+    kinds = tuple(kind for kind in KINDS if kind in set(fail_on))
+    new: list[Finding] = []
+    known: list[Finding] = []
+    excuses = None if baseline is None else baseline.excuses()
+    for number, model in enumerate(models):
+        left = None if excuses is None else excuses.find(model["path"], given)
+        for finding in _findings(number, model):
+            if left is not None and left[finding.key] > 0:
+                left[finding.key] -= 1
+                known.append(finding)
+            else:
+                new.append(finding)
+    gone = 0 if excuses is None else excuses.gone
+    return Gate(kinds, None if baseline is None else baseline.path, tuple(new), tuple(known), gone)
+
+
+def _findings(number: int, model: Mapping[str, Any]) -> Iterator[Finding]:
+    """All there is to find in an entry of a report."""
+    path, status = model["path"], model["status"]
+    if status == "failed":
+        yield Finding("failed", number, path, reason=(model["error"] or "").removeprefix(f"{path}: "))
+    elif status != "unchanged":
+        yield Finding("changed", number, path)
+    for one in model["refusals"]:
+        yield Finding("refused", number, path, one["rule"], one["layer"], one["reason"])
+    for one in model["fusions"]:
+        check = one.get("verification")
+        if check is not None and check["status"] == "unverified":
+            yield Finding("unverified", number, path, one["rule"], one["layers"][0], check["reason"])
+
+
+def name_below(path: str, given: Sequence[str]) -> str:
+    """The path of a model below the first of the given directories that holds it; of a file that was given its name.
+
+    Examples
+    --------
+    >>> name_below("zoo/vision/a.armnn", ["zoo"])
+    'vision/a.armnn'
+    >>> name_below("zoo/vision/a.armnn", ["zoo/vision/a.armnn"])
+    'a.armnn'
+    """
+    whole = os.path.normpath(path)
+    for directory in map(os.path.normpath, given):
+        inside = "" if directory == os.curdir else os.path.join(directory, "")
+        if whole.startswith(inside) and not (inside == "" and (os.path.isabs(whole) or whole.startswith(os.pardir))):
+            return whole[len(inside) :].replace(os.sep, "/")
+    return os.path.basename(whole)
+
+
+class Baseline:
+    """What is known from an earlier report.
+
+    Parameters
+    ----------
+    path
+        A report in JSON.
+
+    Raises
+    ------
+    Wrong
+        Where it cannot be read or is none.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            with open(path, "rb") as file:
+                data = file.read()
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise Wrong(f"the baseline {printable(path)} cannot be read: {reason}") from error
+        try:
+            document = json.loads(data)
+            if document["report_version"] != REPORT_VERSION:
+                raise ValueError
+            given = [str(one) for one in document.get("paths", ())]
+            self._models = [_known(number, model, given) for number, model in enumerate(document["models"])]
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
+            raise Wrong(
+                f"the baseline {printable(path)} is no report of this version: write one with --report FILE.json"
+            ) from error
+
+    def excuses(self) -> _Excuses:
+        """The findings, to be used up by those of a run."""
+        return _Excuses(self._models)
+
+
+def _known(number: int, model: Mapping[str, Any], given: Sequence[str]) -> tuple[str, str, tuple[_Key, ...]]:
+    """A model of a baseline: its path, its name below what was given, and what is known of it."""
+    keys = tuple(finding.key for finding in _findings(number, model) if finding.kind != "changed")
+    return os.path.normpath(model["path"]), name_below(model["path"], given), keys
+
+
+class _Excuses:
+    def __init__(self, models: Sequence[tuple[str, str, tuple[_Key, ...]]]) -> None:
+        self._paths: dict[str, Counter[_Key]] = {}
+        self._names: dict[str, Counter[_Key] | None] = {}
+        self._used: dict[int, Counter[_Key]] = {}
+        for path, name, keys in models:
+            left = self._paths.setdefault(path, Counter())
+            left.update(keys)
+            same = self._names.setdefault(name, left)
+            if same is not left:
+                self._names[name] = None  # two models of that name: neither excuses a third
+
+    def find(self, path: str, given: Sequence[str]) -> Counter[_Key] | None:
+        """What is left to excuse of the model with this path, else of the one with its name below what was given."""
+        found = self._paths.get(os.path.normpath(path))
+        if found is None:
+            found = self._names.get(name_below(path, given))
+        if found is not None:
+            self._used[id(found)] = found
+        return found
+
+    @property
+    def gone(self) -> int:
+        """How many were not used, of the models that were asked for."""
+        return sum(left.total() for left in self._used.values())

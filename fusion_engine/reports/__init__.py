@@ -1,0 +1,52 @@
+"""Reports of a run in the formats that people and machines read: the suffix of a file's name tells which.
+
+Every format is made of the plain data of `Report.as_json`, so that what an earlier run recorded is in all of them.
+All but JSON show names made `printable`, so that a name can break no line and command no viewer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["SUFFIXES", "rendered", "suffix_of"]
+
+SUFFIXES = (".json", ".jsonl", ".csv", ".xml", ".html")
+"""The formats: JSON, a line of JSON for each model, a table, JUnit XML, a page."""
+
+
+def suffix_of(path: str) -> str | None:
+    """Which of `SUFFIXES` a name ends in, in whatever case; None where it is none."""
+    suffix = os.path.splitext(path)[1].lower()
+    return suffix if suffix in SUFFIXES else None
+
+
+def rendered(document: Mapping[str, Any], suffix: str) -> str:
+    """The text of a report; JSON is ASCII only, the others are to be stored as UTF-8.
+
+    Parameters
+    ----------
+    document
+        What `Report.as_json` gives.
+    suffix
+        One of `SUFFIXES`.
+    """
+    if suffix == ".json":
+        return json.dumps(document, indent=2) + "\n"
+    if suffix == ".jsonl":
+        return "".join(json.dumps(model) + "\n" for model in document["models"])
+    if suffix == ".csv":
+        from fusion_engine.reports.spreadsheet import table
+
+        return table(document)
+    if suffix == ".xml":
+        from fusion_engine.reports.junit import suites
+
+        return suites(document)
+    if suffix == ".html":
+        from fusion_engine.reports.overview_page import report_page
+
+        return report_page(document)
+    raise ValueError(f"{suffix!r} is no format of reports")

@@ -1,0 +1,73 @@
+"""Where reports go, found out before any work, and their writing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fusion_engine.console import Console, printable
+from fusion_engine.reports import SUFFIXES, rendered, suffix_of
+from fusion_engine.usage import STDOUT, Wrong
+
+__all__ = ["check_reports", "write_reports"]
+
+
+def check_reports(wanted: Sequence[str], used: Sequence[str], baseline: str | None = None) -> None:
+    """Reports must have a format, and fall upon no directory, no model, no rule file and no other report.
+
+    Parameters
+    ----------
+    wanted
+        Names of reports; - is standard output, which gets JSON.
+    used
+        Models, results and rule files of the run.
+    baseline
+        The earlier report that the run is compared with.
+
+    Raises
+    ------
+    Wrong
+        Where one cannot be.
+    """
+    places = {os.path.realpath(path) for path in used}
+    taken: set[str] = set()
+    for path in wanted:
+        if path == STDOUT:
+            continue
+        if not path:
+            raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
+        if os.path.isdir(path):
+            raise Wrong(f"the report {printable(path)} is a directory: name a file")
+        place = os.path.realpath(path)
+        if place in places:
+            raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
+        if baseline is not None and place == os.path.realpath(baseline):
+            raise Wrong(
+                f"the report {printable(path)} is the baseline, which would then know all that is new: "
+                "name another file, and take its place once you agree"
+            )
+        if place in taken:
+            raise Wrong(f"the report {printable(path)} is asked for twice")
+        taken.add(place)
+        if suffix_of(path) is None:
+            endings = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
+            raise Wrong(f"the report {printable(path)} has no known format: end its name in {endings}")
+
+
+def write_reports(wanted: Sequence[str], document: Mapping[str, Any], console: Console) -> bool:
+    """Write all reports that can be; whether that were all."""
+    from fusion_engine.armnn.files import write_atomically
+    from fusion_engine.errors import OutputError
+
+    whole = True
+    for path in dict.fromkeys(wanted):
+        if path == STDOUT:
+            console.print(rendered(document, ".json").rstrip("\n"))
+            continue
+        try:
+            write_atomically(path, [rendered(document, suffix_of(path) or ".json").encode("utf-8")])
+        except OutputError as error:
+            console.note(f"fusion-engine: {printable(str(error))}")
+            whole = False
+    return whole
