@@ -15,6 +15,7 @@ from warnings import catch_warnings, simplefilter
 
 from fusion_engine.errors import FusionEngineError, ModelError, OutputError, ReaderLimitWarning
 from fusion_engine.report import Layers, ModelReport
+from fusion_engine.storage import identity, is_url, join, models_below, staged
 
 if TYPE_CHECKING:
     from fusion_engine.judging import Judge, Verdict
@@ -77,7 +78,7 @@ def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLik
     ----------
     paths
         Files are taken whatever their names; directories are walked for ``*.armnn``, symbolic links
-        to files among them, those to directories not followed.
+        to files among them, those to directories not followed. URLs too: see `fusion_engine.storage`.
     avoid
         A directory that is not walked: where the results go.
 
@@ -95,6 +96,9 @@ def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLik
     found: list[Found] = []
     for path in paths:
         name = os.fspath(path)
+        if is_url(name):
+            found += _found_far(name, avoid)
+            continue
         if not os.path.isdir(name):
             below = os.path.basename(name)
             found.append(Found(name, below, None if below else "there is no such directory"))
@@ -108,6 +112,18 @@ def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLik
     if not found:
         raise OutputError("there is no model: give files or directories")
     return found
+
+
+def _found_far(url: str, avoid: str | os.PathLike[str] | None) -> list[Found]:
+    """The models of a URL."""
+    if avoid is not None and is_url(os.fspath(avoid)) and identity(url) == identity(os.fspath(avoid)):
+        raise OutputError(f"{url} is the output directory: give another one with --out")
+    inside = models_below(url, SUFFIX, None if avoid is None else os.fspath(avoid))
+    if inside is None:
+        return [Found(url, os.path.basename(url.partition("::")[0]))]
+    if not inside:
+        raise OutputError(f"there is no file *{SUFFIX} below {url}")
+    return [Found(one.url, one.below, one.fault) for one in inside]
 
 
 def _walk(top: str, avoid: str | os.PathLike[str] | None) -> Iterator[Found]:
@@ -154,14 +170,15 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
         Where ``out`` is no directory, two inputs have one output, an output is an input or lies
         outside ``out`` behind a symbolic link, or there is no model at all.
     """
-    if out is not None and os.path.lexists(out) and not os.path.isdir(out):
+    far = out is not None and is_url(os.fspath(out))
+    if out is not None and not far and os.path.lexists(out) and not os.path.isdir(out):
         raise OutputError(f"{os.fspath(out)} is no directory: give one for the results")
     found = find_models(paths, out)
     if out is None:
         return [Job(one.path, None, one.fault) for one in found]
     folder = os.fspath(out)
     inputs = _Inputs(one.path for one in found)
-    blind = _blind_to_case(folder)
+    blind = not far and _blind_to_case(folder)
     inside = os.path.join(_identity(folder), "")
     taken: dict[str, Found] = {}
     jobs = []
@@ -169,14 +186,14 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
         if one.fault is not None:
             jobs.append(Job(one.path, None, one.fault))
             continue
-        output = os.path.join(folder, one.below)
-        identity = _identity(output)
-        clash = inputs.find(output, identity)
+        output = join(folder, one.below.replace(os.sep, "/")) if far else os.path.join(folder, one.below)
+        known = _identity(output)
+        clash = inputs.find(output, known)
         if clash is not None:
             raise OutputError(f"the output {output} is the input {clash}: give another directory with --out")
-        if not identity.startswith(inside):
+        if not far and not known.startswith(inside):
             raise OutputError(f"the output {output} lies outside {folder} behind a symbolic link: remove that link")
-        other = taken.setdefault(identity.casefold() if blind else identity, one)
+        other = taken.setdefault(known.casefold() if blind else known, one)
         if other is one:
             jobs.append(Job(one.path, output))
         elif _identity(other.path) != _identity(one.path):
@@ -209,6 +226,8 @@ def _inode(path: str) -> tuple[int, int] | None:
 
 def _identity(path: str) -> str:
     """One name for a file by whatever path: links, ``..`` and, where the system folds it, case resolved."""
+    if is_url(path):
+        return identity(path)
     return os.path.normcase(os.path.realpath(path))
 
 
@@ -330,7 +349,7 @@ def process(
         What decides whether a model that was changed is kept; one that is not has failed.
     """
     begun = perf_counter()
-    report, error = attempt(job.path, lambda: _process(job, change, done, dry_run, judge))
+    report, error = attempt(job.path, lambda: staged(job, lambda near: _process(near, change, done, dry_run, judge)))
     return replace(report or ModelReport(job.path, "failed", error=error), seconds=perf_counter() - begun)
 
 

@@ -3,13 +3,17 @@
 ``.fusion-engine/done.jsonl`` in the output directory holds a line for each model that was written: digests of the
 model, of the task (rules, options, version) and of the result, and the model's report. A line is complete or is
 not read, so a run may be killed at any moment. A lock beside it keeps a second run out while one is at work.
+
+Where the results go to a URL, the record is an object there, written whole from time to time and at the end: a run that
+was killed does again what it did since. There is no lock: two runs at once leave whole results, and the record of one.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
@@ -17,6 +21,7 @@ from typing import Any
 from fusion_engine.batch import Job
 from fusion_engine.errors import OutputError
 from fusion_engine.report import ModelReport
+from fusion_engine.storage import fingerprint, is_url, join, read_whole, write_whole
 
 __all__ = ["FOLDER", "Ledger"]
 
@@ -28,39 +33,41 @@ _VERSION = 1
 _BLOCK = 1 << 20
 
 
+SAVED_EVERY = 30.0
+"""Seconds after which the record of results at a URL is written again."""
+
+
 class Ledger:
     """The record of an output directory.
 
     Parameters
     ----------
     folder
-        The output directory, which is there.
+        The output directory, which is there, or a URL.
     task
         Digest of what this run does.
     force
         Do everything anew.
+
+    Raises
+    ------
+    OutputError
+        Where the record at a URL cannot be read.
     """
 
     def __init__(self, folder: str, task: str, *, force: bool = False) -> None:
         self._folder = folder
-        self._own = os.path.join(folder, FOLDER)
-        self._path = os.path.join(self._own, _LINES)
+        self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
         self._inputs: dict[str, str] = {}
         self._lines = {} if force else self._read()
 
     def _read(self) -> dict[str, dict[str, Any]]:
         found: dict[str, dict[str, Any]] = {}
-        with suppress(FileNotFoundError), open(self._path, "rb") as file:
-            for line in file:
-                with suppress(ValueError):
-                    entry = json.loads(line)
-                    if (
-                        isinstance(entry, dict)
-                        and entry.get("ledger") == _VERSION
-                        and isinstance(entry.get("name"), str)
-                    ):
-                        found[entry["name"]] = entry
+        for line in self._record.lines():
+            entry = _entry(line)
+            if entry is not None:
+                found[entry["name"]] = entry
         return found
 
     def done(self, job: Job) -> ModelReport | None:
@@ -70,14 +77,14 @@ class Ledger:
         """
         if job.output is None or job.fault is not None:
             return None
-        source = file_digest(job.path)
+        source = _told(job.path, fresh=False)
         if source is None:
             return None
         self._inputs[job.output] = source
         entry = self._lines.get(self._name(job.output))
         if entry is None or (entry.get("task"), entry.get("source")) != (self._task, source):
             return None
-        if entry.get("result") is None or entry["result"] != file_digest(job.output):
+        if entry.get("result") is None or entry["result"] != _told(job.output, fresh=False):
             return None
         try:
             return ModelReport.from_json(entry["report"], path=job.path, output=job.output)
@@ -88,15 +95,46 @@ class Ledger:
         """Record a job that was done; one that failed is to be done again."""
         if job.output is None or report.status == "failed" or job.output not in self._inputs:
             return
+        name = self._name(job.output)
         entry = {
             "ledger": _VERSION,
-            "name": self._name(job.output),
+            "name": name,
             "task": self._task,
             "source": self._inputs[job.output],
-            "result": file_digest(job.output),
+            "result": _told(job.output, fresh=True),
             "report": report.as_json(),
         }
-        line = json.dumps(entry).encode("ascii") + b"\n"
+        self._record.add(name, json.dumps(entry).encode("ascii") + b"\n")
+
+    def _name(self, output: str) -> str:
+        return output[len(join(self._folder, "")) :] if is_url(output) else os.path.relpath(output, self._folder)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other runs out of the directory meanwhile, where it is one of this machine.
+
+        Raises
+        ------
+        OutputError
+            Where one is at work in it, or nothing can be recorded there.
+        """
+        with self._record.alone():
+            yield
+
+
+class _NearRecord:
+    """The record in a directory of this machine: lines are added to a file."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._own = os.path.join(folder, FOLDER)
+        self._path = os.path.join(self._own, _LINES)
+
+    def lines(self) -> Iterator[bytes]:
+        with suppress(FileNotFoundError), open(self._path, "rb") as file:
+            yield from file
+
+    def add(self, name: str, line: bytes) -> None:
         try:
             with open(self._path, "ab") as file:
                 if file.tell() and not _ends_whole(self._path):
@@ -105,18 +143,8 @@ class Ledger:
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror}") from error
 
-    def _name(self, output: str) -> str:
-        return os.path.relpath(output, self._folder)
-
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Keep other runs out of the directory meanwhile.
-
-        Raises
-        ------
-        OutputError
-            Where one is at work in it.
-        """
         import fcntl
 
         path = os.path.join(self._own, _LOCK)
@@ -139,6 +167,55 @@ class Ledger:
                     with suppress(OSError):  # nothing was recorded: leave nothing
                         os.unlink(path)
                         os.rmdir(self._own)
+
+
+class _FarRecord:
+    """The record at a URL: an object that is written whole."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lines: dict[str, bytes] = {}
+        for line in (read_whole(url) or b"").splitlines(keepends=True):
+            entry = _entry(line)
+            if entry is not None:
+                self._lines[entry["name"]] = line.rstrip() + b"\n"
+        self._saved = time.monotonic()
+
+    def lines(self) -> Iterable[bytes]:
+        return self._lines.values()
+
+    def add(self, name: str, line: bytes) -> None:
+        self._lines[name] = line
+        if time.monotonic() - self._saved > SAVED_EVERY:
+            self._save()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        self._save()  # what cannot be written is found out before any work
+        try:
+            yield
+        finally:
+            self._save()
+
+    def _save(self) -> None:
+        write_whole(self._url, b"".join(self._lines.values()))
+        self._saved = time.monotonic()
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """The entry of a line; None where it is none, or one of another version."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    if isinstance(entry, dict) and entry.get("ledger") == _VERSION and isinstance(entry.get("name"), str):
+        return entry
+    return None
+
+
+def _told(path: str, *, fresh: bool) -> str | None:
+    """What tells that a file or an object is the same; None where nothing does."""
+    return fingerprint(path, fresh=fresh) if is_url(path) else file_digest(path)
 
 
 def _ends_whole(path: str) -> bool:

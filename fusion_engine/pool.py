@@ -22,7 +22,7 @@ from fusion_engine.report import ModelReport
 if TYPE_CHECKING:
     from fusion_engine.tasks import Task
 
-__all__ = ["cores", "in_parallel"]
+__all__ = ["cores", "death", "in_parallel", "too_long"]
 
 
 def cores() -> int:
@@ -116,9 +116,7 @@ class _Crew:
             if member.connection in ready:
                 report = self._received(member)
             elif member.deadline is not None and time.monotonic() >= member.deadline:
-                report = self._replaced(
-                    member, f"it took more than {self._timeout:g} seconds: give it more with --timeout"
-                )
+                report = self._replaced(member, too_long(self._timeout or 0.0))
             else:
                 continue
             found[number] = report
@@ -130,7 +128,7 @@ class _Crew:
             report: ModelReport = member.connection.recv()
         except (EOFError, OSError):
             member.process.join()
-            return self._replaced(member, _death(member.process.exitcode))
+            return self._replaced(member, death(member.process.exitcode))
         return report
 
     def _replaced(self, member: _Member, reason: str) -> ModelReport:
@@ -155,14 +153,23 @@ def _clear_up(member: _Member) -> None:
     """Remove what a worker that was killed left of its work."""
     from fusion_engine.armnn.files import remove_temporaries
     from fusion_engine.judging import remove_benches
+    from fusion_engine.storage import is_url, remove_stages
 
+    if member.process.pid is not None:
+        remove_stages(member.process.pid)
     output = None if member.job is None else member.job.output
-    if output is not None:
+    if output is not None and not is_url(output):
         remove_temporaries(output)
         remove_benches(os.path.dirname(output) or ".", member.process.pid)
 
 
-def _death(code: int | None) -> str:
+def too_long(timeout: float) -> str:
+    """What to say of a model that took longer than it may."""
+    return f"it took more than {timeout:g} seconds: give it more with --timeout"
+
+
+def death(code: int | None) -> str:
+    """What to say of a model whose process ended before it was done, by the exit code."""
     if code is not None and code < 0:
         name = signal.Signals(-code).name if -code in signal.valid_signals() else f"signal {-code}"
         hint = " (there was too little memory, perhaps)" if name == "SIGKILL" else ""

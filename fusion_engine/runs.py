@@ -8,15 +8,17 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 from fusion_engine.console import Console, printable
 from fusion_engine.pictures import DiffPages
+from fusion_engine.storage import is_url
 from fusion_engine.usage import FAILED, FINE, STDOUT, TRIPPED, Wrong, rules_of
 
 if TYPE_CHECKING:
     from fusion_engine.batch import Job
+    from fusion_engine.cluster import Cluster
     from fusion_engine.gate import Baseline, Gate
     from fusion_engine.ledger import Ledger
     from fusion_engine.progress import Progress
@@ -48,6 +50,12 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
         )
         of.add_argument(
             "--timeout", metavar="SECONDS", type=_seconds, help="how long a model may take; then it has failed"
+        )
+        of.add_argument(
+            "--scheduler",
+            metavar="ADDRESS",
+            help="do the models on the Dask cluster with this scheduler, such as tcp://10.0.0.1:8786 "
+            "(needs pip install 'armnn-fusion-engine[dask]')",
         )
         of.add_argument(
             "--force", action="store_true", help="do all models anew, also those that an earlier run has done just so"
@@ -298,12 +306,16 @@ def _run(
         others = [*files, *written, *([baseline.path] if baseline else ())]
         for folder in pages.plan(arguments.paths, arguments.out, jobs, others):
             _require_writable(folder)
-    if not arguments.dry_run:
+    if not arguments.dry_run and not is_url(arguments.out):
         _require_writable(arguments.out)
     with ExitStack() as stack:
+        cluster = _cluster(arguments, stack)
         ledger = _ledger(arguments, task, jobs, stack)
+        if cluster is not None and ledger is not None:
+            stack.callback(_remove_unfinished, arguments.out, jobs)
         bar = Progress(None if arguments.quiet else console, len(jobs))
-        _show(_reports(arguments, task, jobs, ledger, pages, bar), jobs, report, arguments, console, task, pages, bar)
+        reports = _reports(arguments, task, jobs, ledger, pages, cluster, bar)
+        _show(reports, jobs, report, arguments, console, task, pages, bar)
     gate = _gate(arguments, report, baseline)
     if gate is not None:
         report.gate = gate.as_json()
@@ -334,24 +346,58 @@ def _gate(arguments: argparse.Namespace, report: Report, baseline: Baseline | No
 
 def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stack: ExitStack) -> Ledger | None:
     """The record of the output directory, which is this run's alone until the end of the stack."""
-    from fusion_engine.armnn.files import remove_temporaries
     from fusion_engine.errors import OutputError
-    from fusion_engine.judging import remove_benches
     from fusion_engine.ledger import Ledger
 
     if arguments.dry_run:
         return None
-    ledger = Ledger(arguments.out, task.digest, force=arguments.force or getattr(arguments, "diff", None) is not None)
+    force = arguments.force or getattr(arguments, "diff", None) is not None
     try:
+        ledger = Ledger(arguments.out, task.digest, force=force)
         stack.enter_context(ledger.alone())
     except OutputError as error:
         raise Wrong(printable(str(error))) from error
-    outputs = [job.output for job in jobs if job.output is not None]
-    for output in outputs:
-        remove_temporaries(output)
-    for folder in sorted({os.path.dirname(output) or "." for output in outputs}):
-        remove_benches(folder)
+    _remove_unfinished(arguments.out, jobs)
     return ledger
+
+
+def _remove_unfinished(out: str, jobs: Sequence[Job]) -> None:
+    """Remove what those who were killed left half done where the results go."""
+    from fusion_engine import storage
+    from fusion_engine.armnn.files import remove_temporaries
+    from fusion_engine.judging import remove_benches
+
+    if is_url(out):
+        storage.remove_temporaries(out)
+        return
+    folders: dict[str, list[str]] = {}
+    for job in jobs:
+        if job.output is not None:
+            folders.setdefault(os.path.dirname(job.output) or ".", []).append(job.output)
+    for folder, outputs in sorted(folders.items()):
+        remove_benches(folder)
+        with suppress(OSError):
+            left = any(name.endswith(".tmp") for name in os.listdir(folder))
+            for output in outputs if left else ():
+                remove_temporaries(output)
+
+
+def _cluster(arguments: argparse.Namespace, stack: ExitStack) -> Cluster | None:
+    """The cluster that does the work, where there is one, connected until the end of the stack."""
+    if arguments.scheduler is None:
+        return None
+    for option in ("jobs", "diff"):
+        if getattr(arguments, option, None) is not None:
+            raise Wrong(f"--{option} is for the work of this machine: give it or --scheduler")
+    from fusion_engine.cluster import Cluster
+    from fusion_engine.errors import OutputError
+
+    try:
+        cluster = Cluster(arguments.scheduler)
+    except OutputError as error:
+        raise Wrong(printable(str(error))) from error
+    stack.callback(cluster.close)
+    return cluster
 
 
 def _reports(
@@ -360,6 +406,7 @@ def _reports(
     jobs: Sequence[Job],
     ledger: Ledger | None,
     pages: DiffPages | None,
+    cluster: Cluster | None,
     bar: Progress,
 ) -> Iterator[ModelReport]:
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
@@ -369,7 +416,9 @@ def _reports(
     todo = [job for number, job in enumerate(jobs) if known.get(number) is None]
     bar.keep(len(jobs) - len(todo))
     workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
-    if workers > 1 or arguments.timeout is not None:
+    if cluster is not None:
+        work = cluster.reports(todo, task, arguments.timeout)
+    elif workers > 1 or arguments.timeout is not None:
         work = in_parallel(todo, task, workers, arguments.timeout)
     else:
         worker = task.worker(pages)
