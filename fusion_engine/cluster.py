@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
@@ -84,7 +84,13 @@ class Cluster:
         with suppress(Exception):
             self._client.close(timeout=5)
 
-    def reports(self, jobs: Sequence[Job], task: Task, timeout: float | None = None) -> Iterator[ModelReport]:
+    def reports(
+        self,
+        jobs: Sequence[Job],
+        task: Task,
+        timeout: float | None = None,
+        heard: Callable[[ModelReport], None] = lambda _: None,
+    ) -> Iterator[ModelReport]:
         """Do jobs on the cluster.
 
         Parameters
@@ -95,8 +101,10 @@ class Cluster:
             What is done to each.
         timeout
             Seconds that a model may take; each gets a process of its own then, which is killed.
+        heard
+            Called with each report as soon as it is there.
         """
-        crowd = _Crowd(self._client, task, timeout, jobs)
+        crowd = _Crowd(self._client, task, timeout, jobs, heard)
         try:
             for number in range(len(jobs)):
                 while number not in crowd.finished:
@@ -110,7 +118,15 @@ class Cluster:
 class _Crowd:
     """The jobs of a run: those that wait, those that the cluster has, those that are done."""
 
-    def __init__(self, client: Any, task: Task, timeout: float | None, jobs: Sequence[Job]) -> None:
+    def __init__(
+        self,
+        client: Any,
+        task: Task,
+        timeout: float | None,
+        jobs: Sequence[Job],
+        heard: Callable[[ModelReport], None],
+    ) -> None:
+        self._heard = heard
         self._client = client
         self._task = task
         self._timeout = timeout
@@ -122,6 +138,10 @@ class _Crowd:
         self._seen = time.monotonic()
         self._most = max(_WINDOW, 4 * sum(client.nthreads().values()))
         self.finished: dict[int, ModelReport] = {}
+
+    def _finish(self, number: int, report: ModelReport) -> None:
+        self.finished[number] = report
+        self._heard(report)
 
     def employ(self) -> None:
         """Send jobs, as many as the cluster has use for."""
@@ -154,9 +174,10 @@ class _Crowd:
             self._give_up("the connection to the scheduler was lost: run it again", number)
             return
         try:
-            self.finished[number] = future.result()
+            report: ModelReport = future.result()
         except Exception as error:
-            self.finished[number] = _failed(self._jobs[number], _reason(error))
+            report = _failed(self._jobs[number], _reason(error))
+        self._finish(number, report)
 
     def _look(self) -> None:
         """Give up where the scheduler does not answer, or there has been no worker for long."""
@@ -172,7 +193,7 @@ class _Crowd:
 
     def _give_up(self, reason: str, *numbers: int) -> None:
         for number in sorted((*numbers, *self._futures, *self._waiting)):
-            self.finished[number] = _failed(self._jobs[number], reason)
+            self._finish(number, _failed(self._jobs[number], reason))
         self._futures.clear()
         self._waiting.clear()
 

@@ -11,7 +11,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING
@@ -32,7 +32,13 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def in_parallel(jobs: Sequence[Job], task: Task, workers: int, timeout: float | None = None) -> Iterator[ModelReport]:
+def in_parallel(
+    jobs: Sequence[Job],
+    task: Task,
+    workers: int,
+    timeout: float | None = None,
+    heard: Callable[[ModelReport], None] = lambda _: None,
+) -> Iterator[ModelReport]:
     """Do jobs in worker processes.
 
     Parameters
@@ -45,6 +51,8 @@ def in_parallel(jobs: Sequence[Job], task: Task, workers: int, timeout: float | 
         Number of processes.
     timeout
         Seconds that a model may take; its worker is killed then.
+    heard
+        Called with each report as soon as it is there.
     """
     crew = _Crew(task, min(workers, len(jobs)), timeout)
     waiting = deque(enumerate(jobs))
@@ -53,7 +61,9 @@ def in_parallel(jobs: Sequence[Job], task: Task, workers: int, timeout: float | 
         for number in range(len(jobs)):
             while number not in finished:
                 crew.employ(waiting)
-                finished.update(crew.results())
+                for done, report in crew.results().items():
+                    finished[done] = report
+                    heard(report)
             yield finished.pop(number)
     finally:
         crew.dismiss()

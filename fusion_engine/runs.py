@@ -417,17 +417,16 @@ def _reports(
     bar.keep(len(jobs) - len(todo))
     workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
     if cluster is not None:
-        work = cluster.reports(todo, task, arguments.timeout)
+        work = cluster.reports(todo, task, arguments.timeout, bar.finish)
     elif workers > 1 or arguments.timeout is not None:
-        work = in_parallel(todo, task, workers, arguments.timeout)
+        work = in_parallel(todo, task, workers, arguments.timeout, bar.finish)
     else:
         worker = task.worker(pages)
-        work = (worker(job) for job in todo)
+        work = map(bar.finished, map(worker, todo))
     for number, job in enumerate(jobs):
         found = known.get(number)
         if found is None:
             found = next(work)
-            bar.finish(found)
             if ledger is not None:
                 ledger.note(job, found)
         yield found

@@ -82,6 +82,10 @@ def _number(value: object) -> str:
     return f'<td class="number">{value}</td>'
 
 
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""
+
+
 def _seconds(seconds: float | None) -> str:
     return "" if seconds is None else f"{seconds:.3f}"
 
@@ -109,7 +113,7 @@ def _totals(document: Mapping[str, Any]) -> str:
     tiles = [(name, str(count), kinds.get(name, "") if count else "") for name, count in summary.items()]
     measured = [model["seconds"] for model in document["models"] if model["seconds"] is not None]
     tiles.append(("seconds of work", f"{sum(measured):.1f}", ""))
-    shown = "".join(f'<div><dt>{name}</dt><dd class="{kind}">{count}</dd></div>\n' for name, count, kind in tiles)
+    shown = "".join(f"<div><dt>{name}</dt><dd{_class(kind)}>{count}</dd></div>\n" for name, count, kind in tiles)
     return f'<dl class="totals">\n{shown}</dl>\n'
 
 
@@ -120,7 +124,7 @@ def _gate(gate: Mapping[str, Any] | None) -> str:
     if gate["fail_on"]:
         kinds = ", ".join(gate["fail_on"])
         found = counted(len(gate["tripped"]), "finding")
-        lines.append(f'<p class="{"tripped" if gate["tripped"] else ""}">Fails on {kinds}: {found}.</p>\n')
+        lines.append(f"<p{_class('tripped' if gate['tripped'] else '')}>Fails on {kinds}: {found}.</p>\n")
     if gate["baseline"] is not None:
         known, gone = counted(len(gate["known"]), "finding"), gate["gone"]
         lines.append(f"<p>Baseline <code>{_text(gate['baseline'])}</code>: {known} known, {gone} gone.</p>\n")

@@ -29,7 +29,7 @@ COLUMNS = (
     "loads_in",
     "error",
 )
-"""Layers count without Constants; ``loads_in`` has releases with a space between them. Empty: not known."""
+"""Layers count without Constants; ``loads_in`` has releases with a space between them. Empty: not known, or nothing."""
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With these a spreadsheet begins a formula."""
@@ -57,7 +57,7 @@ def _row(model: Mapping[str, Any]) -> dict[str, Any]:
         "unverified": verification.get("unverified"),
         "warnings": len(model["warnings"]),
         "loads_in": " ".join(model["loads_in"]),
-        "error": model["error"],
+        "error": (model["error"] or "").removeprefix(f"{model['path']}: "),
     }
 
 

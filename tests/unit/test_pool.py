@@ -14,6 +14,7 @@ import fusion_engine as fe
 from fusion_engine.batch import Job, plan
 from fusion_engine.language.sources import read_source
 from fusion_engine.pool import cores, in_parallel
+from fusion_engine.report import ModelReport
 from fusion_engine.tasks import Task
 from tests.support.nets import Net
 
@@ -43,10 +44,12 @@ def test_reports_come_in_order_and_the_bytes_are_those_of_one_process(jobs: list
     bytes_alone = written(tmp_path / "out")
     for path in (tmp_path / "out").iterdir():
         path.unlink()
-    together = list(in_parallel(jobs, FUSE, 3))
+    heard: list[ModelReport] = []
+    together = list(in_parallel(jobs, FUSE, 3, heard=heard.append))
     assert [report.path for report in together] == [job.path for job in jobs]
     assert [report.status for report in together] == ["fused", "failed", "fused", "fused", "fused", "fused"]
     assert together == alone
+    assert sorted(report.path for report in heard) == [job.path for job in jobs]
     assert all(report.seconds is not None and 0 < report.seconds < 60 for report in together)
     assert written(tmp_path / "out") == bytes_alone
 
