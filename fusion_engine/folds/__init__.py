@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from fusion_engine.match.binding import Match
     from fusion_engine.workspace import Workspace
 
-__all__ = ["ENTRY_POINTS", "Fold", "Inapplicable", "Refused", "find_fold", "fold_names"]
+__all__ = ["ENTRY_POINTS", "Accepts", "Fold", "Inapplicable", "Refused", "find_fold", "fold_names"]
 
 ENTRY_POINTS = "fusion_engine.folds"
 """The entry-point group of third parties' folds."""
@@ -44,6 +44,28 @@ class Inapplicable(Refused):
 
     For folds that find their layers themselves and so are asked about every layer of their root types.
     """
+
+
+@dataclass(frozen=True)
+class Accepts:
+    """What a fold may accept: types of the layers that a match takes in, in the order of `Match.layers`.
+
+    Parameters
+    ----------
+    layers
+        For each layer, the root first, the types that it may have; a deprecated type stands for its present spelling
+        too.
+    more
+        Whether further layers may follow.
+    """
+
+    layers: tuple[frozenset[str], ...]
+    more: bool = False
+
+    def __str__(self) -> str:
+        return " over ".join(
+            f"{len(types)} types" if len(types) > 8 else " or ".join(sorted(types)) for types in self.layers
+        )
 
 
 @dataclass(frozen=True)
@@ -73,6 +95,8 @@ class Fold:
     prepare
         ``prepare(workspace, roots)``: called before a rule with this fold goes over many roots, so that the
         fold may compute in a batch what ``check`` would compute one by one. Changes nothing.
+    accepts
+        What ``check`` may accept, for `lint`: whatever is none of these it refuses. Empty where that is not said.
     """
 
     check: Callable[[Workspace, Match], Any]
@@ -82,6 +106,7 @@ class Fold:
     reach: int | None = None
     glance: Callable[[Workspace, Iterable[int]], list[int]] | None = None
     prepare: Callable[[Workspace, Sequence[int]], None] | None = None
+    accepts: tuple[Accepts, ...] = ()
 
 
 OWN = {

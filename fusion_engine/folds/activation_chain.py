@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fusion_engine.folds import Fold, Inapplicable, Refused
+from fusion_engine.folds import Accepts, Fold, Inapplicable, Refused
 from fusion_engine.folds.activations import Function, activation_params, compose, function_of
 from fusion_engine.folds.conditions import absorb_input, check_override, check_plain, same_grid
 from fusion_engine.match.binding import Match
@@ -77,4 +77,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return match.root
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((frozenset({"Activation"}),) * 2),))

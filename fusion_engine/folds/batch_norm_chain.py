@@ -6,7 +6,7 @@ The upper one is a factor and a summand per channel, which the lower one takes i
 
 from __future__ import annotations
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.affine import Plan, apply_plan, channel_extents, norm_layer, norm_statistics
 from fusion_engine.folds.batch_norm import layers_of, norm_deviation, norm_scale_and_shift
 from fusion_engine.match.binding import Match
@@ -40,4 +40,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return apply_plan(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((frozenset({"BatchNormalization"}),) * 2),))

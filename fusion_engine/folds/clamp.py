@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.activations import Function, activation_params
 from fusion_engine.folds.conditions import (
     QUANTIZED,
@@ -95,7 +95,15 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return root
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(
+    check,
+    apply,
+    reach=2,
+    accepts=(
+        Accepts((frozenset({"Minimum"}), frozenset({"Maximum"}))),
+        Accepts((frozenset({"Maximum"}), frozenset({"Minimum"}))),
+    ),
+)
 
 
 def _data_source(workspace: Workspace, key: int) -> Source:

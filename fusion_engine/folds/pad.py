@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.conditions import QUANTIZED, absorb_input, check_override, check_plain, known_info
 from fusion_engine.match.binding import Match
 from fusion_engine.network import FrozenDict, Source
@@ -96,7 +96,7 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return match.root
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((CONVOLUTIONS | {"Pooling2d"}, frozenset({"Pad"}))),))
 
 
 def _layers(workspace: Workspace, match: Match) -> tuple[int, int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusion_engine.folds import Fold, Inapplicable, Refused
+from fusion_engine.folds import Accepts, Fold, Inapplicable, Refused
 from fusion_engine.folds.moves import (
     PERMUTES,
     bypass,
@@ -85,4 +85,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int | None:
     return root
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((PERMUTES,), more=True),))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.moves import bypass, check_bypass, feeding, shaped_info
 from fusion_engine.match.binding import Match
 from fusion_engine.network import Source
@@ -81,4 +81,4 @@ def _lossless(info: TensorInfo, between: TensorInfo) -> bool:
     return True
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((frozenset({"Quantize"}),), more=True),))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusion_engine.folds import Fold, Inapplicable, Refused
+from fusion_engine.folds import Accepts, Fold, Inapplicable, Refused
 from fusion_engine.folds.moves import (
     bypass,
     check_bypass,
@@ -76,4 +76,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int | None:
     return match.root
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((frozenset({"Reshape"}),), more=True),))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from fusion_engine.folds import Fold, Refused
-from fusion_engine.folds.affine import Plan, apply_plan
+from fusion_engine.folds import Accepts, Fold, Refused
+from fusion_engine.folds.affine import LINEAR, Plan, apply_plan
 from fusion_engine.folds.operands import with_constant
 from fusion_engine.match.binding import Match
 from fusion_engine.workspace import Workspace
@@ -43,4 +43,4 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
     return apply_plan(workspace, match.root, plan)
 
 
-FOLD = Fold(check, apply, reach=2)
+FOLD = Fold(check, apply, reach=2, accepts=(Accepts((frozenset({"Multiplication", "Division"}), LINEAR)),))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.moves import PERMUTES, drop, feed, feeding, permutation, require_same_values, shaped_info
 from fusion_engine.match.binding import Match
 from fusion_engine.network import FrozenDict, Source
@@ -115,4 +115,4 @@ def _check_age(workspace: Workspace, becomes: str) -> None:
         raise Refused(f"nothing in the file shows that it is of release 19.11 or later, the first with {becomes}")
 
 
-FOLD = Fold(check, apply)
+FOLD = Fold(check, apply, accepts=(Accepts((PERMUTES,), more=True),))
