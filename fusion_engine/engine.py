@@ -386,10 +386,19 @@ def _ordered(workspace: Workspace, refusals: dict[int, Refusal]) -> list[Refusal
 
 def _try(workspace: Workspace, runner: _Runner, root: int) -> Fusion | None:
     """The first match at a root that can be rewritten, rewritten; where there is none, note what was refused."""
-    runner.refusals.pop(root, None)
+    refusals = runner.refusals
+    refusals.pop(root, None)
     reason: str | None = None
-    matches = _Matches(runner.matches(workspace, root))
-    for match in matches:
+    limit: str | None = None
+    matches = runner.matches(workspace, root)
+    while True:
+        try:
+            match = next(matches, None)
+        except StepLimitError as error:
+            limit = str(error)
+            break
+        if match is None:
+            break
         if runner.fold is None and any(group.is_grouped(workspace, key) for key in match.layers):
             continue  # a grouped layer is matched by folds only
         runner.tried += 1
@@ -401,28 +410,15 @@ def _try(workspace: Workspace, runner: _Runner, root: int) -> Fusion | None:
             reason = reason or refused.reason
             continue
         return runner.apply(workspace, match, plan)
-    reason = "; besides, ".join(text for text in (reason, matches.limit) if text)
+    reason = "; besides, ".join(text for text in (reason, limit) if text)
     if reason:
-        runner.refusals[root] = Refusal(runner.rule.name, _ref(workspace, root), reason)
+        refusals[root] = Refusal(runner.rule.name, _ref(workspace, root), reason)
     return None
 
 
-class _Matches:
-    """The matches at a root, to the step limit; ``limit`` is None or says that it was met."""
-
-    def __init__(self, matches: Iterator[Match]) -> None:
-        self._matches = matches
-        self.limit: str | None = None
-
-    def __iter__(self) -> Iterator[Match]:
-        try:
-            yield from self._matches
-        except StepLimitError as error:
-            self.limit = str(error)
-
-
 def _ref(workspace: Workspace, key: int) -> LayerRef:
-    return LayerRef(key, workspace.name(key), workspace.type(key))
+    node = workspace.node(key)
+    return LayerRef(key, node.get("name", ""), node["type"])
 
 
 def _require_progress(workspace: Workspace, match: Match, into: str) -> None:
@@ -437,15 +433,15 @@ def _require_progress(workspace: Workspace, match: Match, into: str) -> None:
 
 def _unsafe(workspace: Workspace, match: Match) -> str | None:
     """Why a match must not be rewritten: what it consumes is an end of the network, or used elsewhere too."""
-    consumed = set(match.layers)
-    for key in match.layers:
+    layers: Collection[int] = match.layers if len(match.layers) < 8 else dict.fromkeys(match.layers)
+    for key in layers:
         if workspace.type(key) in ("Input", "Output"):
             return f"{workspace.describe(key)} is an {workspace.type(key)}: the network's ends stay as they are"
-    for key in match.layers:
-        if key == match.root:
+    for key in layers:
+        if key == match.root or workspace.used_by_only(key, layers):
             continue
         for use in workspace.uses(key):
-            if use.layer not in consumed:
+            if use.layer not in layers:
                 what = "is an output of the network" if workspace.type(use.layer) == "Output" else "is used elsewhere"
                 return f"{workspace.describe(key)} {what} too: {workspace.describe(use.layer)} reads it"
     return None

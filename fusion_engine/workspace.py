@@ -7,7 +7,7 @@ its cached look-ups, every change through its methods, so no cache is ever stale
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fusion_engine.canonical import canonical_order, feeders, incoming
@@ -201,6 +201,11 @@ class Workspace:
     def is_used(self, key: int) -> bool:
         """Whether anything reads a layer."""
         return bool(self._succ[key])
+
+    def used_by_only(self, key: int, layers: Collection[int]) -> bool:
+        """Whether nothing but some layers reads a layer."""
+        consumers = self._succ[key]
+        return len(consumers) <= len(layers) and all(consumer in layers for consumer in consumers)
 
     def reads(self, key: int, kind: str) -> bool:
         """Whether a layer reads one of a type."""

@@ -28,6 +28,7 @@ from fusion_engine.workspace import Workspace
 
 __all__ = [
     "LINEAR",
+    "NORM_FIELDS",
     "LinearLayer",
     "NormLayer",
     "Plan",
@@ -45,6 +46,9 @@ __all__ = [
 
 LINEAR = frozenset({*WEIGHTED, "BatchNormalization"})
 """Layer types that can take a factor and a summand per output channel."""
+
+NORM_FIELDS = ("gamma", "beta", "mean", "variance")
+"""The tensors of a BatchNormalization."""
 
 Array = npt.NDArray[np.float64]
 
@@ -179,7 +183,7 @@ def norm_tensors(workspace: Workspace, key: int, channels: int) -> dict[str, Ten
     """
     found = {}
     constants = workspace.constants(key)
-    for field in ("gamma", "beta", "mean", "variance"):
+    for field in NORM_FIELDS:
         tensor: Tensor | None = constants.get(field)
         if tensor is None:
             raise Refused(f"{field} of {workspace.describe(key)} is missing")
@@ -267,13 +271,23 @@ def apply_plan(workspace: Workspace, root: int, plan: Plan) -> int:
             workspace.connect(Source(constant, 0), layer, change.slot)
         else:
             _replace_constant(workspace, layer, change.slot, change.tensor)
-    params: Mapping[str, Any] = workspace.graph.nodes[layer]["params"]
-    if any(change.field == "biases" for change in plan.changes):
-        params = {**params, "biasEnabled": True}
-    workspace.set(layer, params=FrozenDict(params), constants=FrozenDict({**workspace.constants(layer), **members}))
-    workspace.take_over(root, layer)
+    params = workspace.params(layer)
+    if params is not None and any(change.field == "biases" for change in plan.changes):
+        params = _with_bias(workspace, params)
+    constants = FrozenDict({**workspace.constants(layer), **members}) if members else workspace.constants(layer)
+    workspace.take_over(root, layer, params=params, constants=constants)
     workspace.drop_unused(operands)
     return root
+
+
+def _with_bias(workspace: Workspace, params: Mapping[str, Any]) -> FrozenDict:
+    """A descriptor with biasEnabled; layers that share one share the new one."""
+    known: dict[int, tuple[Mapping[str, Any], FrozenDict]] = workspace.memo.setdefault("folds.affine.params", {})
+    found = known.get(id(params))
+    if found is None:
+        enabled = FrozenDict({**params, "biasEnabled": True})
+        found = known[id(params)] = params, params if params == enabled and type(params) is FrozenDict else enabled
+    return found[1]
 
 
 def float64(tensor: Tensor) -> Array:

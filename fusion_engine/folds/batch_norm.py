@@ -11,13 +11,13 @@ gets one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.folds import Fold, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.affine import (
     Plan,
     apply_plan,
@@ -106,31 +106,41 @@ class _Ready:
 
 
 def _prepare(workspace: Workspace, roots: Sequence[int]) -> None:
-    """Compute the plans of layers with small weights at once."""
-    from fusion_engine.folds.batched import MOST_ELEMENTS, Job, plans
+    """Compute the plans of layers with small weights at once.
 
-    norms, jobs = [], []
+    Where several pairs of layers hold the very same descriptors and TensorInfos, one is looked at for all.
+    """
+    from fusion_engine.folds.batched import FEW, Job, plans
+
+    seen: dict[Hashable, list[Job]] = {}
     for norm in roots:
-        source = workspace.only_source(norm)
-        if source is None or workspace.type(source.layer) not in WEIGHTED:
+        job = Job.of(workspace, norm)
+        if job is not None:
+            seen.setdefault(job.kind, []).append(job)
+    alike: dict[Hashable, list[Job]] = {}
+    for jobs in seen.values():
+        alike.setdefault(jobs[0].shapes, []).extend(jobs)
+    few = {shapes for shapes, jobs in alike.items() if len(jobs) < FEW}
+    ready = workspace.memo[_MEMO] = _Ready(workspace)
+    right: dict[tuple[tuple[int, ...], Hashable], list[Job]] = {}
+    for jobs in seen.values():
+        norm, layer = jobs[0].norm, jobs[0].layer
+        if jobs[0].shapes in few:
             continue
-        layers = Match(norm, (norm, source.layer), (), (), (), ())
         try:
-            norm, layer, output = layers_of(workspace, layers, "batch-norm", WEIGHTED)
+            _, _, output = layers_of(workspace, Match(norm, (norm, layer), (), (), (), ()), "batch-norm", WEIGHTED)
             target = weighted_layer(workspace, layer)
             _check_channels(workspace, norm, layer, output, target.channels)
-            if target.weights.tensor.info.elements <= MOST_ELEMENTS:
-                statistics = norm_tensors(workspace, norm, target.channels)
-                jobs.append(Job(target, statistics, float32(workspace.param(norm, "eps"))))
-                norms.append(norm)
+            norm_tensors(workspace, norm, target.channels)
         except Refused:
             continue
-    ready = workspace.memo[_MEMO] = _Ready(workspace)
-    for number, plan in plans(jobs):
-        ready.add(workspace, norms[number], plan)
+        right.setdefault((target.weights.output_axes, jobs[0].shapes), []).extend(jobs)
+    for (axes, _), jobs in right.items():
+        for job, plan in plans(jobs, axes):
+            ready.add(workspace, job.norm, plan)
 
 
-FOLD = Fold(check, apply, reach=2, prepare=_prepare)
+FOLD = Fold(check, apply, reach=2, prepare=_prepare, accepts=(Accepts((frozenset({"BatchNormalization"}), WEIGHTED)),))
 
 
 def layers_of(workspace: Workspace, match: Match, fold: str, below: frozenset[str]) -> tuple[int, int, TensorInfo]:
@@ -162,7 +172,7 @@ def norm_scale_and_shift(workspace: Workspace, norm: int, channels: int) -> tupl
 
 def norm_deviation(workspace: Workspace, norm: int, variance: Array) -> Array:
     """√(σ² + ε), where every σ² + ε is a positive number."""
-    eps = float32(workspace.param(norm, "eps"))
+    eps = norm_epsilon(workspace, norm)
     total = variance + eps
     bad = np.flatnonzero(~((total > 0) & np.isfinite(total)))
     if bad.size:
@@ -173,6 +183,11 @@ def norm_deviation(workspace: Workspace, norm: int, variance: Array) -> Array:
         )
     root: Array = np.sqrt(total)
     return root
+
+
+def norm_epsilon(workspace: Workspace, norm: int) -> float:
+    """ε of a BatchNormalization: its float32."""
+    return float32(workspace.param(norm, "eps"))
 
 
 def _check_channels(workspace: Workspace, norm: int, layer: int, output: TensorInfo, channels: int) -> None:

@@ -9,108 +9,158 @@ is out of range are left to these, which say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.folds.affine import Change, Plan, WeightedLayer
+from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan
+from fusion_engine.schema import WEIGHTED, float32
 from fusion_engine.tensor import Tensor, TensorInfo
+from fusion_engine.workspace import Workspace
 
-__all__ = ["MOST_ELEMENTS", "Job", "plans"]
+__all__ = ["FEW", "MOST_ELEMENTS", "Job", "plans"]
 
 MOST_ELEMENTS = 1 << 14
 """Elements of the largest weights that are computed so: with more it is the elements that take time."""
 
+FEW = 4
+"""Layers of one shape up to which each is computed by itself."""
+
 _CHUNK = 1 << 22
 """Elements that are computed at a time at the most."""
-
-_FIELDS = ("gamma", "beta", "mean", "variance")
 
 Array = npt.NDArray[Any]
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class Job:
-    """A batch-norm fold whose layers fit together.
+    """A BatchNormalization over a layer with weights.
 
     Attributes
     ----------
-    target
-        The layer with weights.
+    norm, layer
+        Their keys.
+    weights, bias
+        The layer's tensors; it may have no bias.
+    weights_slot, bias_slot
+        The input slots that Constants feed them on, None where they are members; of a bias that is not there
+        yet, that which it will have.
     statistics
-        The BatchNormalization's tensors by field.
+        gamma, beta, mean and variance.
     eps
-        Its ε, a float32 value.
+        Of the BatchNormalization, a float32 value.
+    kind
+        Equal for pairs that hold the very same descriptors and TensorInfos, so that what is right about one is
+        right about all.
     """
 
-    target: WeightedLayer
-    statistics: dict[str, Tensor]
+    norm: int
+    layer: int
+    weights: Tensor
+    bias: Tensor | None
+    weights_slot: int | None
+    bias_slot: int | None
+    statistics: tuple[Tensor, ...]
     eps: float
+    kind: Hashable
+
+    @classmethod
+    def of(cls, workspace: Workspace, norm: int) -> Job | None:
+        """The job at a BatchNormalization; None where there is none, or one that is better done by itself."""
+        source = workspace.only_source(norm)
+        if source is None or source.slot != 0 or workspace.type(source.layer) not in WEIGHTED:
+            return None
+        layer = source.layer
+        above, below = workspace.node(norm), workspace.node(layer)
+        given = workspace.inputs(layer)
+        if above.get("overrides") or below.get("overrides") or below.get("unconnected") or not given or given[0][0]:
+            return None
+        held, statistics = workspace.constants(layer), workspace.constants(norm)
+        weights, bias = held.get("weights"), held.get("biases")
+        tensors = {slot: workspace.tensor(feeder.layer) for slot, feeder in given[1:]}
+        found: list[Tensor] = [statistics[field] for field in NORM_FIELDS if statistics.get(field) is not None]
+        own = weights if weights is not None else tensors.get(1)
+        summand = bias if bias is not None else tensors.get(2)
+        if own is None or own.info.elements > MOST_ELEMENTS or len(found) < len(NORM_FIELDS):
+            return None
+        if own.untagged or any(tensor.untagged for tensor in found) or (summand is not None and summand.untagged):
+            return None
+        weights_slot = None if weights is not None else 1
+        bias_slot = weights_slot if summand is None else None if bias is not None else 2
+        infos = [tensor.info for tensor in (own, *found)]
+        params = above.get("params"), below.get("params")
+        identities = [id(it) for it in (*params, above.get("outputs"), below.get("outputs"), *infos)]
+        kind = (
+            below["type"],
+            tuple([(slot, tensors.get(slot) is None) for slot, _ in given]),
+            (weights is None, bias is None, id(None if summand is None else summand.info)),
+            (given[0][1].slot, id(workspace.outputs(given[0][1].layer))),
+            *identities,
+        )
+        eps = workspace.param(norm, "eps")
+        return cls(norm, layer, own, summand, weights_slot, bias_slot, tuple(found), eps, kind)
 
     @property
-    def kind(self) -> tuple[Any, ...]:
-        """Equal for jobs that are computed together."""
-        weights, bias = self.target.weights, self.target.bias
-        held = [self.statistics[field].info.data_type for field in _FIELDS]
-        like = None if bias is None else (bias.tensor.info.shape, bias.tensor.info.data_type)
-        info = weights.tensor.info
-        return (info.shape, info.data_type, weights.output_axes, like, *held)
+    def shapes(self) -> Hashable:
+        """Equal for jobs whose tensors have the same shapes and types."""
+        tensors = (self.weights, self.bias, *self.statistics)
+        return tuple([tensor and (tensor.info.shape, tensor.info.data_type) for tensor in tensors])
 
 
-def plans(jobs: Sequence[Job]) -> Iterator[tuple[int, Plan]]:
-    """(number, plan) of each job that all numbers allow; in no promised order."""
-    kinds: dict[tuple[Any, ...], list[int]] = {}
-    for number, job in enumerate(jobs):
-        kinds.setdefault(job.kind, []).append(number)
-    for numbers in kinds.values():
-        size = max(1, _CHUNK // max(1, jobs[numbers[0]].target.weights.tensor.info.elements))
-        for start in range(0, len(numbers), size):
-            chunk = numbers[start : start + size]
-            for number, plan in zip(chunk, _plans([jobs[number] for number in chunk]), strict=True):
-                if plan is not None:
-                    yield number, plan
+def plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Plan]]:
+    """The plan of each job that all its numbers allow.
+
+    Parameters
+    ----------
+    jobs
+        Jobs of one shape, whose layers fit together.
+    axes
+        The output axes of their weights, as `Weights.output_axes`.
+    """
+    size = max(1, _CHUNK // max(1, jobs[0].weights.info.elements))
+    for start in range(0, len(jobs), size):
+        yield from _plans(jobs[start : start + size], axes)
 
 
-def _plans(jobs: list[Job]) -> Iterator[Plan | None]:
-    """The plans of jobs of one kind; None where a number is out of range."""
-    first = jobs[0].target
-    channels, shape = first.channels, first.weights.tensor.info.shape
+def _plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Plan]]:
+    count, shape = len(jobs), jobs[0].weights.info.shape
+    channels = jobs[0].statistics[0].info.elements
     with np.errstate(all="ignore"):
         gamma, beta, mean, variance = (
-            _gathered([job.statistics[field] for job in jobs], (channels,)) for field in _FIELDS
+            _gathered([job.statistics[number] for job in jobs], (channels,)) for number in range(len(NORM_FIELDS))
         )
-        total = variance + np.array([[job.eps] for job in jobs])
+        total = variance + np.array([[float32(job.eps)] for job in jobs])
         right = ((total > 0) & np.isfinite(total)).all(axis=1)
         scale = gamma / np.sqrt(total)
         shift = beta - mean * scale
-        layout = _per_output_channel(scale, shape, first.weights.output_axes)
-        weights = _gathered([job.target.weights.tensor for job in jobs], shape) * layout
-        biases = [job.target.bias.tensor for job in jobs if job.target.bias is not None]
+        weights = _gathered([job.weights for job in jobs], shape) * _per_output_channel(scale, shape, axes)
+        biases = [job.bias for job in jobs if job.bias is not None]
         if biases:
             shift = _gathered(biases, (channels,)) * scale + shift
-    weights_info, bias_info = first.weights.tensor.info, _bias_info(first)
-    weights, shift = _stored(weights, weights_info), _stored(shift.reshape(len(jobs), *bias_info.shape), bias_info)
+        like = _bias_info(jobs[0], channels)
+        weights = weights.astype(jobs[0].weights.info.dtype)
+        shift = shift.reshape(count, *like.shape).astype(like.dtype)
     for stored in (weights, shift):
-        right &= np.isfinite(stored).reshape(len(jobs), -1).all(axis=1)
+        stored.flags.writeable = False
+        right &= np.isfinite(stored).reshape(count, -1).all(axis=1)
+    infos: dict[int, TensorInfo] = {}
     for job, fits, own, summand in zip(jobs, right.tolist(), weights, shift, strict=True):
-        yield _plan(job.target, own, summand) if fits else None
+        if fits:
+            info = job.weights.info
+            made = Change("weights", job.weights_slot, Tensor.view_of(info, own, None))
+            if job.bias is not None:
+                info = job.bias.info
+            else:
+                info = infos.get(id(info)) or infos.setdefault(id(info), _bias_info(job, channels))
+            added = Change("biases", job.bias_slot, Tensor.view_of(info, summand, None))
+            yield job, Plan(job.layer, (made, added))
 
 
-def _plan(target: WeightedLayer, weights: Array, bias: Array) -> Plan:
-    held, had = target.weights, target.bias
-    made = Change("weights", None if held.constant is None else 1, Tensor.view_of(held.tensor.info, weights, None))
-    member = held.constant is None if had is None else had.constant is None
-    changed = Change("biases", None if member else 2, Tensor.view_of(_bias_info(target), bias, None))
-    return Plan(target.key, (made, changed))
-
-
-def _bias_info(target: WeightedLayer) -> TensorInfo:
-    if target.bias is not None:
-        return target.bias.tensor.info
-    return target.weights.tensor.info.reshaped((target.channels,))
+def _bias_info(job: Job, channels: int) -> TensorInfo:
+    return job.weights.info.reshaped((channels,)) if job.bias is None else job.bias.info
 
 
 def _gathered(tensors: list[Tensor], shape: tuple[int, ...]) -> npt.NDArray[np.float64]:
@@ -129,11 +179,3 @@ def _per_output_channel(values: Array, shape: tuple[int, ...], axes: tuple[int, 
     split = values.reshape(rows, *[shape[axis] for axis in axes])
     placed = split.transpose(0, *(1 + np.argsort(axes)))
     return placed.reshape(rows, *[n if axis in axes else 1 for axis, n in enumerate(shape)])
-
-
-def _stored(values: Array, info: TensorInfo) -> Array:
-    """The values in the type of a tensor, read-only."""
-    with np.errstate(all="ignore"):
-        stored = values.astype(info.dtype)
-    stored.flags.writeable = False
-    return stored

@@ -10,7 +10,7 @@ from fusion_engine.language.pattern import PatternGroup, PatternLayer
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match.binding import Edge, Match
 from fusion_engine.match.machine import CompiledPattern, Miss, StepLimitError, Steps, compile_patterns
-from fusion_engine.match.simple import SimplePatterns, Unfit, simple_patterns
+from fusion_engine.match.simple import SimplePatterns, simple_patterns
 from fusion_engine.workspace import Workspace
 
 __all__ = ["Edge", "Match", "Matcher", "Miss", "StepLimitError", "compile_rule", "explain"]
@@ -41,7 +41,7 @@ class Matcher:
     simple: SimplePatterns | None
 
     def matches(self, workspace: Workspace, root: int, miss: Miss | None = None) -> Iterator[Match]:
-        """The complete bindings at a root, lazily, in the order of the definition, equal ones once.
+        """The complete bindings at a root, in the order of the definition, equal ones once.
 
         Parameters
         ----------
@@ -57,20 +57,11 @@ class Matcher:
         StepLimitError
             Where the root takes more than 10,000 steps, and 8 more for each input that is looked at.
         """
-        if self.simple is None or miss is not None:
-            yield from self._machine(workspace, root, miss)
-            return
-        found: list[Match] = []
-        try:
-            for match in self.simple.matches(workspace, root):
-                if match not in found:
-                    yield match
-                    found.append(match)
-        except Unfit:
-            yield from (match for match in self._machine(workspace, root, None) if match not in found)
+        found = None if self.simple is None or miss is not None else self.simple.matches(workspace, root)
+        return self._machine(workspace, root, miss) if found is None else iter(found)
 
     def _machine(self, workspace: Workspace, root: int, miss: Miss | None) -> Iterator[Match]:
-        """The same, by the machine."""
+        """The same, by the machine, lazily."""
         kind = workspace.type(root)
         steps = Steps()
         seen: set[Match] = set()

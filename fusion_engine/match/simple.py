@@ -13,7 +13,7 @@ inputs, is left to the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -155,12 +155,17 @@ class SimplePatterns:
         at = self.at
         return [root for root in roots if at(workspace, root)]
 
-    def matches(self, workspace: Workspace, root: int) -> Iterator[Match]:
-        """The matches at a root in order, not each once; raises `Unfit`."""
-        for variant in self.at(workspace, root):
-            match = _bind(workspace, variant, root)
-            if match is not None:
-                yield match
+    def matches(self, workspace: Workspace, root: int) -> list[Match] | None:
+        """The matches at a root in order, equal ones once; None where the root is left to the machine."""
+        found: list[Match] = []
+        try:
+            for variant in self.at(workspace, root):
+                match = _bind(workspace, variant, root)
+                if match is not None and match not in found:
+                    found.append(match)
+        except Unfit:
+            return None
+        return found
 
 
 def simple_patterns(compiled: tuple[CompiledPattern, ...]) -> SimplePatterns | None:
