@@ -132,9 +132,8 @@ def gate_lines(gate: Gate, *, known: bool) -> list[str]:
         if len(found) > MOST_REFUSALS:
             lines.append(f"new: {kind}: {len(found) - MOST_REFUSALS} more: --report FILE.json has all")
     if known:
-        told = f"the baseline has {counted(len(gate.known), 'finding')} of this run"
-        gone = f", and {gate.gone} that are gone: write it anew with --report FILE.json" if gate.gone else ""
-        lines.append(told + gone)
+        gone = f"; gone since: {gate.gone}: write it anew with --report FILE.json" if gate.gone else ""
+        lines.append(f"known from the baseline: {counted(len(gate.known), 'finding')}{gone}")
     if gate.fail_on:
         counts = [(kind, sum(one.kind == kind for one in gate.tripped)) for kind in gate.fail_on]
         lines.append("--fail-on: " + ", ".join(f"{count} {kind}" for kind, count in counts))
