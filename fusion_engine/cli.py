@@ -13,12 +13,13 @@ from typing import Any, NoReturn
 
 from fusion_engine import __version__
 from fusion_engine.completion import SHELLS, script
-from fusion_engine.console import Console, counted, printable
+from fusion_engine.console import Console, printable
 from fusion_engine.layer_types import add_types
+from fusion_engine.linting.command import add_lint
 from fusion_engine.pictures import add_draw
 from fusion_engine.runs import add_runs
 from fusion_engine.signals import Terminated, orderly
-from fusion_engine.usage import FAILED, FINE, INTERRUPTED, SIGNALLED, WRONG, Wrong, rule_error
+from fusion_engine.usage import FAILED, FINE, INTERRUPTED, SIGNALLED, WRONG, Wrong
 from fusion_engine.workbench import add_workbench
 
 __all__ = ["main"]
@@ -109,9 +110,7 @@ def _parser() -> argparse.ArgumentParser:
 
     add_draw(command)
 
-    lint = command("lint", _lint, "show every error of rule files", "lint my-npu.toml", "lint armnn my.rules")
-    lint.add_argument("files", nargs="+", metavar="FILE", help="a rule file, or the name of one that ships")
-
+    add_lint(command)
     add_workbench(command, paths)
     add_types(command)
     command(
@@ -129,23 +128,6 @@ def _parser() -> argparse.ArgumentParser:
     )
     completion.add_argument("shell", choices=SHELLS, help="your shell")
     return parser
-
-
-# Rules
-
-
-def _lint(arguments: argparse.Namespace, console: Console) -> int:
-    from fusion_engine.language.rulefile import read_rules
-
-    rules, errors = read_rules(arguments.files)
-    for error in errors:
-        console.print(rule_error(error))
-    files = counted(len(arguments.files), "file")
-    if errors:
-        console.note(f"{counted(len(errors), 'error')} in {files}")
-        return WRONG
-    console.print(f"{files}, {counted(len(rules), 'rule')}, no errors")
-    return FINE
 
 
 # For those who write backends

@@ -73,7 +73,7 @@ def judge_alternatives(
         earlier: list[PatternElement] = []
         for site, choices in by_site.items():
             mark = (layer.id, id(item))
-            ledger.look(site, mark)
+            ledger.look(site, "unreachable", mark)
             cover = _cover(earlier, choices, comparers)
             if cover is not None:
                 source = rule.texts[text]

@@ -17,7 +17,7 @@ def judge_inputs(standing: Standing, rule: int, text: int, ledger: Ledger, mark:
     """
     layer = standing.layer
     site = Site.of(layer.span, rule, text)
-    ledger.look(site, mark)
+    ledger.look(site, "slots", mark)
     if layer.type == "Output" and not layer.result and standing.above is not None:
         ledger.find(site, "slots", "an Output feeds no other layer", mark)
     if layer.result or layer.inputs is None:
@@ -40,7 +40,7 @@ def _judge_item(
 ) -> None:
     """Note a range whose upper end is beyond what the layer's inputs leave for it."""
     item = items[number]
-    ledger.look(site, mark)
+    ledger.look(site, "slots", mark)
     others = takes((*items[:number], *items[number + 1 :]), most)
     if not others or not all(isinstance(choice, AnyInput | PatternLayer) for choice in item.choices):
         return

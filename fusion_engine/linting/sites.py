@@ -35,16 +35,16 @@ class Site(NamedTuple):
 
 @dataclass
 class Ledger:
-    """Findings in the making: per site how often it was looked at, and what was found how often."""
+    """Findings in the making: per site and check what was looked at, and of what something was found."""
 
     file: CheckedFile
     findings: list[Finding] = field(default_factory=list)
-    _seen: dict[Site, set[object]] = field(default_factory=dict)
+    _seen: dict[tuple[Site, str], set[object]] = field(default_factory=dict)
     _found: dict[tuple[Site, str], dict[object, str]] = field(default_factory=dict)
 
-    def look(self, site: Site, layer: object) -> None:
-        """Note that a pattern layer was looked at that has to do with a site."""
-        self._seen.setdefault(site, set()).add(layer)
+    def look(self, site: Site, check: str, layer: object) -> None:
+        """Note that a pattern layer was looked at for a check that has to do with a site."""
+        self._seen.setdefault((site, check), set()).add(layer)
 
     def find(self, site: Site, check: str, message: str, layer: object) -> None:
         """Note what was found there of that layer."""
@@ -53,7 +53,7 @@ class Ledger:
     def close(self) -> None:
         """Tell what was found of every layer that has to do with its site, with the first message."""
         for (site, check), messages in self._found.items():
-            if messages.keys() >= self._seen.get(site, set()):
+            if messages.keys() >= self._seen.get((site, check), set()):
                 self.tell(site, check, next(iter(messages.values())))
         self._found.clear()
         self._seen.clear()

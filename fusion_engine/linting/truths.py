@@ -67,7 +67,7 @@ class Judge:
         layer, scopes = standing.layer, given(standing)
         if layer.constraint is None:
             site = Site.of(layer.span, self.rule, self.text)
-            self.ledger.look(site, self.mark(layer))
+            self.ledger.look(site, "always-false", self.mark(layer))
             if not self.possible(scopes):
                 reason = f"the scopes on {layer.type} exclude each other: nothing is of both"
                 self.ledger.find(site, "always-false", reason, self.mark(layer))
@@ -88,7 +88,8 @@ class Judge:
         never: set[int] = set()
         for test in _tests(constraint):
             site = self.site(test)
-            self.ledger.look(site, self.mark(layer))
+            self.ledger.look(site, "always-false", self.mark(layer))
+            self.ledger.look(site, "always-true", self.mark(layer))
             told = f"{self.words(test)} is always {{}}{_because(test, self.type_of)}"
             if not self.possible([test]):
                 never.add(id(test))
