@@ -217,6 +217,8 @@ class _Inputs:
 
 
 def _inode(path: str) -> tuple[int, int] | None:
+    if is_url(path):
+        return None
     try:
         status = os.stat(path)
     except OSError:
