@@ -17,6 +17,7 @@ from fusion_engine.gate import KINDS, Baseline, Gate, name_below, pass_gate
 from fusion_engine.report import ModelReport, Report
 from fusion_engine.usage import Wrong
 from tests.support.nets import Net
+from tests.support.pages import DOCS, ROOT, blocks
 
 NORM = LayerRef(4, "norm", "BatchNormalization")
 
@@ -276,7 +277,7 @@ def test_a_report_that_cannot_be_written(zoo: Path, monkeypatch: pytest.MonkeyPa
 def test_hooks(zoo: Path, tmp_path: Path) -> None:
     """Both do what they say, as pre-commit runs them: the entry, then the files."""
     yaml = pytest.importorskip("yaml", reason="there is no PyYAML, which mkdocs brings")
-    hooks = yaml.safe_load((Path(__file__).parents[2] / ".pre-commit-hooks.yaml").read_text("utf-8"))
+    hooks = yaml.safe_load((ROOT / ".pre-commit-hooks.yaml").read_text("utf-8"))
     entries = {hook["id"]: shlex.split(hook["entry"]) for hook in hooks}
     assert list(entries) == ["fusion-engine", "fusion-engine-lint"]
     assert {entry[0] for entry in entries.values()} == {"fusion-engine"}
@@ -288,3 +289,17 @@ def test_hooks(zoo: Path, tmp_path: Path) -> None:
     assert main([*fuse, "fused/folds.armnn", "bad.armnn"]) == 3
     (tmp_path / "mine.rules").write_text("syntax 2\n", "utf-8")
     assert main([*lint, "mine.rules"]) == 2
+
+
+def test_the_job_of_the_documentation(zoo: Path) -> None:
+    """Its command runs, passes with what is known, trips on what is new, and writes what the job keeps."""
+    yaml = pytest.importorskip("yaml", reason="there is no PyYAML, which mkdocs brings")
+    (text,) = [block.text for block in blocks(DOCS / "howto" / "batch.md") if block.title == "models.yml"]
+    steps = yaml.safe_load(text)["jobs"]["models"]["steps"]
+    (command,) = [shlex.split(step["run"]) for step in steps if step.get("run", "").startswith("fusion-engine")]
+    (zoo / "bad.armnn").write_bytes(b"bad")
+    assert main(["fuse", "zoo", "--dry-run", "--report", "known.json"]) == 1
+    assert main(command[1:]) == 0
+    assert all(Path(name).stat().st_size for name in steps[-1]["with"]["path"].split())
+    (zoo / "worse.armnn").write_bytes(b"bad")
+    assert main(command[1:]) == 3
