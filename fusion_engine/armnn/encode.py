@@ -253,7 +253,11 @@ class _Work:
 def string(value: str) -> bytes:
     """A string as it is stored: length, UTF-8 (surrogate escapes are the bytes they stand for), a zero, padding."""
     data = value.encode("utf-8", "surrogateescape")
-    return struct.pack("<I", len(data)) + data + bytes(4 - len(data) % 4)
+    return _LENGTH(len(data)) + data + _ENDS[len(data) & 3]
+
+
+_LENGTH = struct.Struct("<I").pack
+_ENDS = tuple(bytes(4 - rest) for rest in range(4))
 
 
 class Assembly:

@@ -23,7 +23,7 @@ from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, wri
 from fusion_engine.canonical import canonical_order
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, ReaderLimitWarning
-from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into
+from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into, inside
 from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
 from fusion_engine.validation import require_valid
@@ -110,13 +110,14 @@ class _Blocks:
 
     def place(self, tensor: Tensor) -> int:
         """Where the elements of a tensor lie, counted from the end of the built part."""
-        key = (tensor.memory, tensor.data.itemsize)
-        if key not in self._placed:
-            position = self.end + (-self.end - 4) % ALIGNMENT
-            self.blocks.append(_Block(tensor, tensor.data.size, position))
-            self._placed[key] = position
-            self.end = position + 4 + tensor.data.nbytes
-        return self._placed[key]
+        data = tensor.data
+        key = (tensor.memory, data.itemsize)
+        position = self._placed.get(key)
+        if position is None:
+            position = self._placed[key] = self.end + (-self.end - 4) % ALIGNMENT
+            self.blocks.append(_Block(tensor, data.size, position))
+            self.end = position + 4 + data.nbytes
+        return position
 
 
 @dataclass(frozen=True)
@@ -127,29 +128,46 @@ class _Built:
     blocks: list[_Block]
 
     def parts(self) -> Iterator[bytes | memoryview | Range]:
-        """The file's bytes in order."""
-        yield bytes(self.head)
-        end = 0
+        """The file's bytes in order; small vectors are joined, so that there are few parts."""
+        small: list[Any] = [self.head]
+        size, end = len(self.head), 0
         for block in self.blocks:
-            yield bytes(block.position - end) + struct.pack("<I", block.count)
-            yield from self._elements(block.tensor)
-            end = block.position + 4 + block.tensor.data.nbytes
+            data = block.tensor.data
+            length = data.nbytes
+            small.append(_GAPS[block.position - end])
+            small.append(_COUNT(block.count))
+            end = block.position + 4 + length
+            if length < _SMALL and block.tensor.origin is None and data.flags.c_contiguous:
+                small.append(data)
+                size += length
+            elif length:
+                yield b"".join(small)
+                yield self._elements(block.tensor)
+                small, size = [], 0
+            if size >= _JOINED:
+                yield b"".join(small)
+                small, size = [], 0
+        if small:
+            yield b"".join(small)
 
-    def _elements(self, tensor: Tensor) -> Iterator[bytes | memoryview | Range]:
-        if not tensor.data.nbytes:
-            return
+    def _elements(self, tensor: Tensor) -> bytes | memoryview | Range:
         origin = tensor.origin
         if (
             origin is not None
             and isinstance(origin.source, MappedFile)
             and origin.source.holds(tensor.data, origin.offset)
         ):
-            yield Range(origin.source, origin.offset, tensor.data.nbytes)
-        elif tensor.data.flags.c_contiguous:
-            yield tensor.data.reshape(-1).view(np.uint8).data
-        else:
-            yield tensor.tobytes()
+            return Range(origin.source, origin.offset, tensor.data.nbytes)
+        if tensor.data.flags.c_contiguous:
+            return tensor.data.reshape(-1).view(np.uint8).data
+        return tensor.tobytes()
 
+
+_SMALL, _JOINED = 1 << 16, 1 << 20
+"""Bytes below which a vector is joined with its neighbours, and bytes that are joined at least."""
+
+_GAPS = tuple(bytes(size) for size in range(ALIGNMENT))
+_COUNT = struct.Struct("<I").pack
 
 _TOO_LARGE = (
     f"the file would have {{}}: a FlatBuffers file ends below 2 GiB ({MAX_BUFFER} bytes at the most); "
@@ -231,6 +249,10 @@ class _Writer:
         self.assembly = Assembly(self.encoder)
         self.templates: dict[Any, _Template] = {}
         self.infos: dict[Any, tuple[int, TensorInfo]] = {}
+        self.numbers: dict[int, int] = {}
+        """Of the infos by id: the network keeps them alive."""
+        self.params: dict[int, tuple[Any, Any]] = {}
+        self.nodes = inside(graph).nodes
         self.root_tables = 0
 
     def head(self) -> bytearray:
@@ -275,7 +297,7 @@ class _Writer:
 
     def _layer(self, position: int, key: int) -> int:
         """Place a layer; returns where."""
-        node = self.graph.nodes[key]
+        node = self.nodes[key]
         inputs = edges_into(self.graph, key)
         tensors = node.get("constants") or EMPTY
         outputs = node.get("outputs", ())
@@ -284,7 +306,7 @@ class _Writer:
         sizes = tuple([(name, tensor.data.itemsize) for name, tensor in tensors.items()])
         alike = (
             node["type"],
-            _params_key(node.get("params")),
+            self._params(node.get("params")),
             slots,
             tuple([(slot, flag, info is not None) for slot, flag, info in overrides]),
             len(outputs),
@@ -300,9 +322,10 @@ class _Writer:
         template.indices.append(position)
         template.names.append(self.assembly.put_bytes(string(node.get("name", ""))))
         index, number = self.index, self._number
-        template.sources += [(index[source.layer], source.slot) for _, source in inputs]
-        template.infos += [number(info) for _, _, info in overrides if info is not None]
-        template.infos += map(number, outputs)
+        template.sources += [(index[layer], slot) for _, (layer, slot) in inputs]
+        if overrides:
+            template.infos += [number(info) for _, _, info in overrides if info is not None]
+        template.infos += [number(info) for info in outputs]
         for path in self.facts.layers[node["type"]].tensors if tensors else ():
             tensor = tensors.get(path[-1])
             if tensor is not None:
@@ -310,13 +333,24 @@ class _Writer:
                 template.blocks.append(self.blocks.place(tensor))
         return start
 
+    def _params(self, params: Mapping[str, Any] | None) -> Any:
+        """`_params_key`, worked out once for each mapping that layers share."""
+        found = self.params.get(id(params))
+        if found is None:
+            found = self.params[id(params)] = params, _params_key(params)
+        return found[1]
+
     def _number(self, info: TensorInfo) -> int:
         """The number of a TensorInfo; equal ones have one."""
+        known = self.numbers.get(id(info))
+        if known is not None:
+            return known
         scale, scales = info.quantization_scale, info.quantization_scales
         key = info if scale and not scales else (info, str(scale), scales and str(scales))  # 0.0 equals -0.0
         found = self.infos.get(key)
         if found is None:
             found = self.infos[key] = (len(self.infos), info)
+        self.numbers[id(info)] = found[0]
         return found[0]
 
     def _values(
