@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
 from fusion_engine.group import is_grouped
+from fusion_engine.language.pattern import PatternElement, PatternGroup, PatternItem, PatternLayer
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import Matcher, Miss, StepLimitError, compile_rule
 from fusion_engine.match import explain as missed_at
@@ -196,7 +197,7 @@ def misses(graph: Network, rule: FusingRule) -> tuple[NearMiss, ...]:
     for root in _roots(workspace, matcher):
         miss = missed_at(matcher, workspace, root)
         if miss is not None:
-            found.append(_told(rule.name, workspace, root, miss))
+            found.append(_told(rule, workspace, root, miss))
     return tuple(sorted(found, key=lambda miss: (-miss.depth, -miss.start)))
 
 
@@ -209,7 +210,7 @@ def _taken(rule: FusingRule, matcher: Matcher, workspace: Workspace, root: int, 
     here = _ref(workspace, root)
     miss = missed_at(matcher, workspace, root)
     if miss is not None:
-        return _told(rule.name, workspace, root, miss)
+        return _told(rule, workspace, root, miss)
     return NearMiss(
         rule.name, here, here, f"it matched, and rule '{taker.rule}' took it for {taker.result} before", _WHOLE
     )
@@ -218,7 +219,7 @@ def _taken(rule: FusingRule, matcher: Matcher, workspace: Workspace, root: int, 
 def _near(rule: FusingRule, matcher: Matcher, workspace: Workspace, root: int) -> NearMiss:
     miss = missed_at(matcher, workspace, root)
     if miss is not None:
-        return _told(rule.name, workspace, root, miss)
+        return _told(rule, workspace, root, miss)
     here = _ref(workspace, root)
     grouped = False
     with suppress(StepLimitError):
@@ -229,14 +230,33 @@ def _near(rule: FusingRule, matcher: Matcher, workspace: Workspace, root: int) -
     return NearMiss(rule.name, here, here, reason, _WHOLE)
 
 
-def _told(rule: str, workspace: Workspace, root: int, miss: Miss) -> NearMiss:
+def _told(rule: FusingRule, workspace: Workspace, root: int, miss: Miss) -> NearMiss:
     span: Any = miss.span
     layer = root if miss.layer is None else miss.layer
     reason = miss.reason
     if miss.failure is None and miss.pattern is not None and reason.startswith("it is no "):
-        reason += f": it is {_article(workspace.type(layer))}"
+        # What was bound is no more than before the first of the alternatives, so all of them failed on the type.
+        names = _alternatives(rule, miss.pattern)
+        reason = f"it is {' and '.join(f'no {name}' for name in names)}: it is {_article(workspace.type(layer))}"
     start, end = (0, 0) if span is None else (span.start, span.end)
-    return NearMiss(rule, _ref(workspace, root), _ref(workspace, layer), reason, miss.depth, miss.text, start, end)
+    return NearMiss(rule.name, _ref(workspace, root), _ref(workspace, layer), reason, miss.depth, miss.text, start, end)
+
+
+def _alternatives(rule: FusingRule, pattern: PatternLayer) -> tuple[str, ...]:
+    """The types of the layers of a pattern that are tried where one of them is, in order, each once."""
+    stack: list[PatternElement | PatternItem] = [root for roots in rule.patterns for root in roots]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, PatternItem):
+            layers = [choice for choice in node.choices if isinstance(choice, PatternLayer)]
+            if any(layer is pattern for layer in layers):
+                return tuple(dict.fromkeys(layer.type for layer in layers))
+            stack.extend(node.choices)
+        elif isinstance(node, PatternLayer):
+            stack.extend(node.inputs or ())
+        elif isinstance(node, PatternGroup):
+            stack.extend(node.items)
+    return (pattern.type,)
 
 
 def _article(word: str) -> str:

@@ -47,7 +47,11 @@ def add_workbench(
     )
     paths(match)
     match.add_argument("--syntax", type=int, choices=(1, 2), default=2, help="syntax version of the text (default: 2)")
-    match.add_argument("--vocabulary", metavar="NAME|FILE", help="rules whose [layers] names the text may use")
+    match.add_argument(
+        "--vocabulary",
+        metavar="NAME|FILE",
+        help="rule file whose [layers] and results of rules the text may name; it may hold [layers] alone",
+    )
     match.add_argument("--count", action="store_true", help="only the number of matches of each model")
     _shared(match, "--why", action="store_true", help="also where the text nearly matches, and what failed there")
 
@@ -146,11 +150,15 @@ def _match(arguments: argparse.Namespace, console: Console) -> int:
 
 def _text_as_rule(arguments: argparse.Namespace) -> FusingRule:
     from fusion_engine import FusingRule, RuleError
+    from fusion_engine.language.rulefile import read_files
 
     vocabulary: dict[str, str] = {}
+    results: tuple[str, ...] = ()
     if arguments.vocabulary is not None:
-        rules, _ = rules_of([arguments.vocabulary])
-        vocabulary = dict(rules[0].vocabulary)
+        (file,) = read_files([arguments.vocabulary], rules_needed=False)
+        if file.errors:
+            raise Wrong(*map(rule_error, file.errors))
+        vocabulary, results = dict(file.layers), file.results
     try:
         return FusingRule(
             _text(arguments.text),
@@ -158,6 +166,7 @@ def _text_as_rule(arguments: argparse.Namespace) -> FusingRule:
             name="match",
             group="match",
             vocabulary=vocabulary,
+            results=results,
             source="RULE_TEXT",
         )
     except RuleError as error:

@@ -145,13 +145,15 @@ class Covering:
         """Whether the covering layer's condition follows from the covered one's."""
         if not at_root and _many_outputs(covered) and (_reads_output(cover.constraint) or cover.data_type is not None):
             return False
+        claims = [Claim(scope) for scope in given(Standing(covered, None, (covered.layout,) if covered.layout else ()))]
+        claims += [] if covered.constraint is None else [Claim(covered.constraint)]
+        if not self.prover.possible(claims, self.type_of):
+            return False  # it never matches at all, of which it is told already
         if cover.constraint is None:
             return True
         reads = {side.at for test in _tests(cover.constraint) for side in _operands(test)}
         if not reads <= names.keys():
             return False
-        claims = [Claim(scope) for scope in given(Standing(covered, None, (covered.layout,) if covered.layout else ()))]
-        claims += [] if covered.constraint is None else [Claim(covered.constraint)]
         claims.append(Claim(run(_renamed(cover.constraint, names)), False))
         return not self.prover.possible(claims, self.type_of)
 

@@ -7,7 +7,9 @@ reader of the grammar may take all else differently.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
+from fusion_engine.errors import RuleError
 from fusion_engine.language.parser import parse, parse_alternatives
 from fusion_engine.language.rulefile import CheckedFile, PlacedRule
 from fusion_engine.language.tree import AnyLayer, Comparison, Condition, Constant, Group, Item, Parameter, Rule, Span
@@ -18,14 +20,16 @@ from fusion_engine.spellings import SPELLINGS
 
 __all__ = ["judge_portability"]
 
+_OURS = "this project's own: "
+
 _ARGUMENTS = {
-    "fold": "what a rule makes is this project's own: a fold computes an ordinary Arm NN layer",
-    "into": "what a rule makes is this project's own: an opaque layer",
-    "group": "what a rule makes is this project's own: a group of layers",
-    "code": "a number for the backend is this project's own",
-    "when": "a condition in Python is this project's own",
-    "ordered": "that inputs of commutative layers are swapped or not is this project's own",
-    "marked": "what ! means, and that it can be said, is this project's own",
+    "fold": "what a rule makes: an ordinary Arm NN layer, computed by a fold",
+    "into": "what a rule makes: an opaque layer",
+    "group": "what a rule makes: a group of layers",
+    "code": "a number for the backend",
+    "when": "a condition in Python",
+    "ordered": "that inputs of commutative layers are swapped, or are not",
+    "marked": "what ! means, and that it can be said",
 }
 """What is said of an argument that a rule's file gives."""
 
@@ -44,7 +48,7 @@ _MEANINGS = {
     "scope": "a scope of a layout without a bar before it",
     "swapped": "that the inputs of a commutative layer are also tried swapped",
     "type": "that a deprecated layer type and its successor match alike",
-    "arm": "that this is a layer type: it is one of Arm NN's",
+    "arm": "that layer types are Arm NN's",
 }
 
 
@@ -53,16 +57,17 @@ def judge_portability(file: CheckedFile) -> Iterator[Finding]:
     for placed in file.rules:
         yield from _of_rule(placed)
     for name, text in file.layers.items():
-        versions = {placed.rule.syntax_version for placed in file.rules} or {2}
-        for span, reason in _told(list(parse_alternatives(text, max(versions))), text, False):
-            yield Finding("portable", file.fault_in_layer(name, span.start, reason))
+        with suppress(RuleError):  # of which it is told already
+            trees = parse_alternatives(text, max((placed.rule.syntax_version for placed in file.rules), default=2))
+            for span, reason in _told(list(trees), text, False):
+                yield Finding("portable", file.fault_in_layer(name, span.start, reason))
 
 
 def _of_rule(placed: PlacedRule) -> Iterator[Finding]:
     rule = placed.rule
     for argument, reason in _ARGUMENTS.items():
         if placed.has(argument):
-            yield Finding("portable", placed.fault_of(argument, reason))
+            yield Finding("portable", placed.fault_of(argument, _OURS + reason))
     for index, text in enumerate(rule.texts):
         for span, reason in _told([parse(text, rule.syntax_version)], text, rule.ordered):
             yield Finding("portable", placed.fault_in_text(index, span.start, reason))
@@ -77,7 +82,7 @@ def _told(trees: list[Rule], text: str, ordered: bool) -> Iterator[tuple[Span, s
     for kind, spans in sorted(places.items(), key=lambda entry: (entry[1][0].start, entry[0])):
         again = len(spans) - 1
         more = "" if not again else f" (and {again} more here)"
-        yield spans[0], f"{_MEANINGS[kind]}, is this project's own{more}"
+        yield spans[0], f"{_OURS}{_MEANINGS[kind]}{more}"
 
 
 def _constructs(tree: Rule, text: str, ordered: bool) -> Iterator[tuple[str, Span]]:

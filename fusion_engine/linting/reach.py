@@ -76,12 +76,16 @@ def judge_alternatives(
             ledger.look(site, "unreachable", mark)
             cover = _cover(earlier, choices, comparers)
             if cover is not None:
-                source = rule.texts[text]
-                before = source[cover.span.start : cover.span.end]
-                after = source[site.span[0] : site.span[1]]
+                before, after = _shown(cover, rule, text), _shown(choices[0], rule, text)
                 reason = f"{after} is never reached: {before} before it matches all that it does"
                 ledger.find(site, "unreachable", reason, mark)
             earlier += choices
+
+
+def _shown(element: PatternElement, rule: FusingRule, text: int) -> str:
+    """An alternative as it is written, with its mark."""
+    mark = "!" if isinstance(element, PatternLayer) and element.kept and rule.marked == "kept" else ""
+    return " ".join(rule.texts[text][element.span.start : element.span.end].split()) + mark
 
 
 def _cover(

@@ -100,3 +100,17 @@ def test_the_excerpt_of_a_text_of_several_lines() -> None:
     rule = fe.FusingRule("Activation{\n\tConvolution2d[\n\t\tstride == 2x2 &&\n  kernel == 1x1]}", name="r", into="K")
     (found,) = told(rule, layer="tanh")
     assert found.near[0].excerpt == "\t\tstride == 2x2 &&\n\t\t^^^^^^^^^^^^^"
+
+
+def test_alternatives_that_all_fail_on_the_type_are_all_told() -> None:
+    built, _ = net()
+    rule = fe.FusingRule("Activation{Softmax|FullyConnected{?}|Softmax[axis == 1]}", name="r", group="r")
+    assert {str(miss).partition("): ")[2].partition(": it is a")[0] for miss in misses(built.graph, rule)} == {
+        "it is no Softmax and no FullyConnected"
+    }
+
+
+def test_an_alternative_of_the_right_type_is_told_alone() -> None:
+    built, _ = net()
+    rule = fe.FusingRule("Activation{Softmax|Convolution2d[strideX == 77]}", name="r", group="r")
+    assert all("strideX == 77 is false" in miss.reason for miss in misses(built.graph, rule))

@@ -179,3 +179,21 @@ def test_match_takes_its_text_from_a_file_or_standard_input(
     Path("text").write_bytes(b"\xff")
     assert main(["match", "@text", "m"]) == 2
     assert "the text is no UTF-8 at byte 0" in capsys.readouterr().err
+
+
+def test_match_names_results_of_rules(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("made.toml").write_text('[[rule]]\nmatch = "Activation{Convolution2d}"\ninto = "ConvAct"\n', "utf-8")
+    fe.save(fe.fuse(fe.load("m/a.armnn"), fe.load_rules("made.toml")), "m/c.armnn")
+    assert main(["match", "Output{ConvAct}", "m", "--vocabulary", "made.toml", "--count"]) == 0
+    assert lines(capsys) == ["m/a.armnn: 0", "m/b.armnn: 0", "m/c.armnn: 1"]
+    assert main(["match", "Output{ConvAct}", "m"]) == 2
+    assert "'ConvAct' is no layer type" in capsys.readouterr().err
+
+
+def test_match_takes_a_vocabulary_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("v.toml").write_text('[layers]\nconv = "Convolution2d"\n', "utf-8")
+    assert main(["match", "Activation{conv}", "m", "--vocabulary", "v.toml", "--count"]) == 0
+    assert lines(capsys) == ["m/a.armnn: 1", "m/b.armnn: 0"]
+    Path("v.toml").write_text('[layers]\nconv = "Convolution"\n', "utf-8")
+    assert main(["match", "Activation{conv}", "m", "--vocabulary", "v.toml"]) == 2
+    assert "v.toml:2:9" in capsys.readouterr().err
