@@ -54,7 +54,7 @@ class Finding:
     def key(self) -> _Key:
         """What tells that a finding of the same model is known."""
         layer = self.layer or {}
-        return (self.kind, self.rule or "", str(layer.get("name", "")), str(layer.get("type", "")))
+        return (self.kind, str(self.rule or ""), str(layer.get("name", "")), str(layer.get("type", "")))
 
     @property
     def words(self) -> str:

@@ -125,7 +125,7 @@ class ModelReport:
         def ref(layer: Mapping[str, Any]) -> LayerRef:
             return LayerRef(int(layer["index"]), str(layer["name"]), str(layer["type"]))
 
-        return cls(
+        found = cls(
             path,
             str(entry["status"]),
             output,
@@ -136,9 +136,11 @@ class ModelReport:
             tuple(Refusal(one["rule"], ref(one["layer"]), one["reason"]) for one in entry["refusals"]),
             tuple(map(str, entry["warnings"])),
             statistics=tuple(RuleStatistics(**one) for one in entry["statistics"]),
-            recorded={**entry, "path": path, "output": output},
-            seconds=entry.get("seconds"),
+            seconds=None if entry["seconds"] is None else float(entry["seconds"]),
         )
+        if entry.keys() != found.as_json().keys():
+            raise ValueError("the entry has other keys than this version writes")
+        return replace(found, recorded={**entry, "path": path, "output": output})
 
     def as_json(self) -> dict[str, Any]:
         """The entry of ``models`` in a report; where fusions were verified, each says what was found."""

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import fusion_engine as fe
 from fusion_engine import Fusion, LayerRef, Refusal
@@ -30,16 +33,16 @@ def failed(path: str = "zoo/a.armnn", reason: str = "is damaged") -> ModelReport
     return ModelReport(path, "failed", error=f"{path}: {reason}")
 
 
-def judge(now: Sequence[ModelReport], then: Sequence[ModelReport], folder: Path, given: str = "zoo") -> Gate:
+def judge(now: Sequence[ModelReport], then: Sequence[ModelReport], folder: Path, directory: str = "zoo") -> Gate:
     """What becomes of a run ``now`` with a baseline of ``then``."""
     path = folder / "known.json"
     path.write_text(Report(models=list(then), paths=["zoo"]).text(), "ascii")
     models = Report(models=list(now)).as_json()["models"]
-    return pass_gate(models, [given], KINDS, Baseline(str(path)))
+    return pass_gate(models, [directory], KINDS, Baseline(str(path)))
 
 
 @pytest.mark.parametrize(
-    ("path", "given", "name"),
+    ("path", "directories", "name"),
     [
         ("zoo/v/a.armnn", ["zoo"], "v/a.armnn"),
         ("zoo/v/a.armnn", ["./zoo//"], "v/a.armnn"),
@@ -55,8 +58,8 @@ def judge(now: Sequence[ModelReport], then: Sequence[ModelReport], folder: Path,
         ("zoo/v/a.armnn", [], "a.armnn"),
     ],
 )
-def test_names(path: str, given: list[str], name: str) -> None:
-    assert name_below(path, given) == name
+def test_names(path: str, directories: list[str], name: str) -> None:
+    assert name_below(path, directories) == name
 
 
 def test_kinds() -> None:
@@ -147,6 +150,7 @@ def test_what_is_gone_is_told_of_the_models_of_the_run(tmp_path: Path) -> None:
         '{"report_version": 1, "models": [3]}',
         '{"report_version": 1, "models": [{"path": "a"}]}',
         '{"report_version": 1, "models": [{"path": 3, "status": "x", "error": "", "refusals": [], "fusions": []}]}',
+        '{"report_version": 1, "models": [{"path": "a", "status": "x", "refusals": [3], "fusions": []}]}',
         '{"report_version": 1, "paths": 3, "models": []}',
         '{"path": "a"}\n{"path": "b"}\n',
         "[" * 100_000,
@@ -303,3 +307,38 @@ def test_the_job_of_the_documentation(zoo: Path) -> None:
     assert all(Path(name).stat().st_size for name in steps[-1]["with"]["path"].split())
     (zoo / "worse.armnn").write_bytes(b"bad")
     assert main(command[1:]) == 3
+
+
+NAMES = st.sampled_from(["", "a", "b"])
+REFUSED = st.lists(
+    st.builds(Refusal, NAMES, st.builds(LayerRef, st.integers(0, 3), NAMES, NAMES), st.text(max_size=3)), max_size=4
+)
+MODELS = st.lists(
+    st.builds(
+        lambda path, bad, refusals: failed(path) if bad else ModelReport(path, "fused", refusals=tuple(refusals)),
+        st.sampled_from(["zoo/a", "zoo/b", "zoo/c/a", "d"]),
+        st.booleans(),
+        REFUSED,
+    ),
+    max_size=6,
+)
+
+
+@given(MODELS)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_a_run_has_nothing_new_beside_itself(tmp_path: Path, models: list[ModelReport]) -> None:
+    gate = judge(models, models, tmp_path)
+    assert {finding.kind for finding in gate.new} <= {"changed"}
+    assert gate.gone == 0
+
+
+@given(MODELS, MODELS)
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_finding_is_new_or_known_and_excused_once(
+    tmp_path: Path, now: list[ModelReport], then: list[ModelReport]
+) -> None:
+    gate = judge(now, then, tmp_path)
+    alone = pass_gate(Report(models=now).as_json()["models"], ["zoo"]).new
+    assert sorted(map(repr, (*gate.new, *gate.known))) == sorted(map(repr, alone))
+    known = pass_gate(Report(models=then).as_json()["models"], ["zoo"]).new
+    assert not Counter(finding.key for finding in gate.known) - Counter(finding.key for finding in known)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from fusion_engine import (
     Fusion,
     FusionCheck,
@@ -174,3 +176,17 @@ def test_layers() -> None:
     net = Net()
     net.output(net.addition(net.input((2,)), net.constant([1, 2])))
     assert Layers.of(net.graph) == Layers(4, 1)
+
+
+def test_what_a_run_recorded_comes_back() -> None:
+    """As the run wrote it, at the paths of this run; an entry of another version does not."""
+    entry = json.loads(json.dumps(FUSED.as_json()))
+    again = ModelReport.from_json(entry, path="x.armnn", output="y.armnn")
+    assert again.as_json() == {**entry, "path": "x.armnn", "output": "y.armnn"}
+    assert again.seconds == 0.123457
+    assert (again.fusions, again.refusals, again.warnings) == (FUSED.fusions, FUSED.refusals, FUSED.warnings)
+    for name in entry:
+        with pytest.raises((KeyError, ValueError)):
+            ModelReport.from_json({key: entry[key] for key in entry if key != name}, path="x", output="y")
+    with pytest.raises(ValueError, match="other keys"):
+        ModelReport.from_json({**entry, "more": 1}, path="x", output="y")
