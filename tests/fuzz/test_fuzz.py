@@ -12,7 +12,7 @@ from tests.fuzz.targets import TARGETS
 from tests.verifier.mutations import mutated
 
 FOUND = Path(__file__).with_name("found")
-EXECUTIONS = {"model": 5000, "text": 12000, "rule_file": 1500, "fuse": 1500}
+EXECUTIONS = {"model": 3000, "text": 8000, "rule_file": 1000, "fuse": 700}
 """A few seconds each at the most."""
 
 
