@@ -5,6 +5,7 @@ Chromium is the system's own (``chromium`` or Chrome, or what ``$CHROMIUM`` name
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.console import printable
+from fusion_engine.reports import rendered
 from tests.support.hostile import NAMES, hostile_fused, hostile_network
 from tests.support.real_armnn import SHARED
 
@@ -375,3 +377,45 @@ def test_a_network_of_473_layers(visit: Any, tmp_path: Path) -> None:
         }"""
     )
     assert took < 500, "milliseconds a frame, of a machine that may be busy"
+
+
+# The page of a report
+
+
+def report(case: str, folder: Path) -> Path:
+    """The page of a golden report."""
+    text = (ROOT / "tests" / "golden" / "reports" / f"{case}.json").read_text("ascii")
+    (folder / "report.html").write_text(rendered(json.loads(text), ".html"), "utf-8")
+    return folder / "report.html"
+
+
+def test_hostile_names_in_a_report(visit: Any, tmp_path: Path) -> None:
+    seen = visit(report("hostile", tmp_path))
+    assert seen.page.evaluate("document.scripts.length") == 0
+    assert seen.page.locator("img, b, iframe, form").count() == 0
+    assert seen.text("#models tbody tr:nth-child(1) .name").startswith(
+        "in/\"'><img src=x onerror=alert(1)>\\n\\x1b[31m\\xff\\u202e]]>&.armnn"
+    )
+    assert '<script>alert("1")</script>' in seen.text("#rules")
+    assert seen.page.evaluate("getComputedStyle(document.querySelector('td.number')).textAlign") == "right"
+
+
+def test_the_models_of_a_report_are_chosen(visit: Any, tmp_path: Path) -> None:
+    seen = visit(report("gate", tmp_path))
+
+    def shown() -> list[str]:
+        rows = seen.page.locator("#models tbody tr:visible .name").all_inner_texts()
+        return [row.split("\n")[0] for row in rows]
+
+    assert shown() == ["zoo/a.armnn", "zoo/b.armnn", "zoo/c.armnn", "zoo/d.armnn"]
+    seen.page.check("#show-failed")
+    assert shown() == ["zoo/b.armnn", "zoo/c.armnn"]
+    seen.page.check("#show-refused")
+    assert shown() == ["zoo/a.armnn"]
+    seen.page.check("#show-unchanged")
+    assert shown() == []
+    seen.page.check("#show-all")
+    seen.page.click("#failures a >> nth=1")
+    assert seen.page.evaluate("document.querySelector(':target .name').innerText").startswith("zoo/c.armnn")
+    seen.page.click("#model-0 summary")
+    assert "unverified: conv-relu at layer 2 'relu': the opaque layer has no meaning here" in seen.text("#model-0")
