@@ -19,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
 
 __all__ = ["LIMITS", "TOLERANCE", "faults", "main", "ratios"]
@@ -41,37 +41,10 @@ LIMITS = {
 }
 """Slopes on log-log from 250 to 1,000 layers, and `fuse` with 99 rules that do not match before the one that does."""
 
-NOTHING = "nothing"
-"""Steps of the process that every other one also takes."""
+UNITS = 200
+"""How often the unit is counted, so that a count is not off by what a process is off by."""
 
-
-def _child(model: str, steps: str) -> None:
-    """What is counted: imports and a first use, then the steps on a model."""
-    import fusion_engine as fe
-    from benchmarks.worker import TRIPLE, _matches, _rules, _walk, _warm_up
-
-    _warm_up()
-    one, hundred = _rules("batch-norm"), _rules("batch-norm+99")
-    triple = fe.FusingRule(TRIPLE, into="Triple")
-    default = fe.load_rules("armnn")
-    _matches(fe.load(model), triple)
-    done = steps.split("+")
-    if "unit" in done:
-        _unit()
-    if "load" not in done:
-        return
-    graph = fe.load(model)
-    _walk(graph)
-    if "search" in done:
-        _matches(graph, triple)
-    if "rules" in done:
-        fe.fuse(graph, hundred)
-    if "rule" in done:
-        fe.fuse(graph, one)
-    if "fuse" in done:
-        fused = fe.fuse(graph, default)
-        if "save" in done:
-            fe.dumps(fused)
+VALGRIND = ("valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null")
 
 
 def _unit() -> int:
@@ -80,53 +53,72 @@ def _unit() -> int:
     return sum(nodes[node["next"]]["type"] == "odd" for node in nodes.values() if node["next"] in nodes)
 
 
-STEPS = {
-    SMALL: ("load", "load+search", "load+fuse", "load+fuse+save"),
-    LARGE: ("load", "load+search", "load+fuse", "load+fuse+save", "load+rule", "load+rules"),
-}
+def _counted(name: str, work: Callable[[], object]) -> None:
+    """Do a work in a forked process, whose count goes on from here; and nothing in another one."""
+    for part, what in ((f"{name}:before", lambda: None), (f"{name}:after", work)):
+        process = os.fork()
+        if process == 0:
+            what()
+            os._exit(0)
+        if os.waitpid(process, 0)[1] != 0:
+            raise SystemExit(f"{name} failed")
+        print(process, part, flush=True)
 
 
-def _count(model: Path, steps: str) -> int:
-    """Instructions of a process."""
+def _child(folder: str) -> None:
+    """What is counted, each work in a forked process of its own."""
+    import fusion_engine as fe
+    from benchmarks.worker import TRIPLE, _matches, _rules, _walk, _warm_up
+    from benchmarks.workloads import chain
+
+    _warm_up()
+    triple, default = fe.FusingRule(TRIPLE, into="Triple"), fe.load_rules("armnn")
+    one, hundred = _rules("batch-norm"), _rules("batch-norm+99")
+    _matches(chain(300), triple)
+    fe.fuse(chain(300), hundred)
+    _counted("unit", lambda: [_unit() for _ in range(UNITS)])
+    for layers in (SMALL, LARGE):
+        model = Path(folder) / f"chain-{layers}.armnn"
+        _counted(f"load {layers}", lambda model=model: _walk(fe.load(model)))
+        graph = fe.load(model)
+        _walk(graph)
+        _counted(f"search {layers}", lambda graph=graph: _matches(graph, triple))
+        _counted(f"fuse {layers}", lambda graph=graph: fe.fuse(graph, default))
+        if layers == LARGE:
+            _counted("1 rule", lambda graph=graph: fe.fuse(graph, one))
+            _counted("100 rules", lambda graph=graph: fe.fuse(graph, hundred))
+        fused = fe.fuse(graph, default)
+        _counted(f"save {layers}", lambda fused=fused: fe.dumps(fused))
+
+
+def _run(*command: str) -> str:
+    """What a program prints."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0", "OPENBLAS_NUM_THREADS": "1"}
-    command = ["valgrind", "--tool=cachegrind", "--cache-sim=no", "--cachegrind-out-file=/dev/null"]
-    child = [sys.executable, "-m", "benchmarks.gate", "--child", str(model), steps]
-    done = subprocess.run([*command, *child], capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
-    found = re.search(r"I\s+refs:\s+([\d,]+)", done.stderr)
-    if done.returncode != 0 or found is None:
-        raise SystemExit(f"{' '.join(child)}: {done.stderr.strip()[-600:]}")
-    return int(found[1].replace(",", ""))
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, cwd=ROOT, check=False)
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()[-600:]}")
+    return done.stdout
 
 
 def measure() -> dict[str, float]:
     """Figures of this version, in units: of each stage and size, and of `fuse` with 1 and with 100 rules."""
-    from benchmarks.harness import worker
-
-    with tempfile.TemporaryDirectory() as place, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-        models = {}
+    with tempfile.TemporaryDirectory() as place:
         for layers in (SMALL, LARGE):
-            made = worker("prepare", "chain", layers, place)
-            if made.error is not None:
-                raise SystemExit(made.error)
-            models[layers] = Path(place) / f"chain-{layers}.armnn"
-        wanted = [(layers, steps) for layers in (LARGE, SMALL) for steps in (*STEPS[layers], NOTHING)]
-        wanted.append((SMALL, "unit"))
-        counts = dict(zip(wanted, pool.map(lambda one: _count(models[one[0]], one[1]), wanted), strict=True))
-    unit = counts[SMALL, "unit"] - counts[SMALL, NOTHING]
-    figures = {}
-    for layers in (SMALL, LARGE):
-
-        def between(after: str, before: str, layers: int = layers) -> float:
-            return round((counts[layers, after] - counts[layers, before]) / unit, 1)
-
-        figures[f"load {layers}"] = between("load", NOTHING)
-        figures[f"search {layers}"] = between("load+search", "load")
-        figures[f"fuse {layers}"] = between("load+fuse", "load")
-        figures[f"save {layers}"] = between("load+fuse+save", "load+fuse")
-        if layers == LARGE:
-            figures["1 rule"] = between("load+rule", "load")
-            figures["100 rules"] = between("load+rules", "load")
-    return figures
+            _run(sys.executable, "-m", "benchmarks.worker", "prepare", "chain", str(layers), place)
+        child = (sys.executable, "-m", "benchmarks.gate", "--child", place)
+        _run(*child)  # so that all modules are compiled
+        counts = {}
+        for line in _run(*VALGRIND, f"--log-file={place}/%p.log", *child).splitlines():
+            process, name = line.split(" ", 1)
+            said = (Path(place) / f"{process}.log").read_text("utf-8")
+            found = re.search(r"I\s+refs:\s+([\d,]+)", said)
+            if found is None:
+                raise SystemExit(f"valgrind counts no instructions: {said.strip()[-600:]}")
+            counts[name] = int(found[1].replace(",", ""))
+    names = [name.removesuffix(":after") for name in counts if name.endswith(":after")]
+    taken = {name: counts[f"{name}:after"] - counts[f"{name}:before"] for name in names}
+    unit = taken.pop("unit") / UNITS
+    return {name: round(count / unit, 2) for name, count in taken.items()}
 
 
 def ratios(figures: dict[str, float]) -> dict[str, float]:
@@ -158,10 +150,10 @@ def main() -> int:
     """Compare, or keep the figures."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gate", description="Compare instruction counts.")
     parser.add_argument("--update", action="store_true", help="keep the figures of this version")
-    parser.add_argument("--child", nargs=2, help=argparse.SUPPRESS)
+    parser.add_argument("--child", metavar="FOLDER", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        _child(*options.child)
+        _child(options.child)
         return 0
     if shutil.which("valgrind") is None:
         print("gate: nothing compared: there is no valgrind here")
