@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
 
+from fusion_engine.armnn.decode import MAX_BUFFER
 from fusion_engine.batch import Job
 from fusion_engine.errors import OutputError
 from fusion_engine.report import ModelReport
@@ -49,6 +51,11 @@ class Ledger:
     force
         Do everything anew.
 
+    Attributes
+    ----------
+    fault
+        Why something could not be recorded, where it could not: the next run does it again.
+
     Raises
     ------
     OutputError
@@ -56,6 +63,7 @@ class Ledger:
     """
 
     def __init__(self, folder: str, task: str, *, force: bool = False) -> None:
+        self.fault: str | None = None
         self._folder = folder
         self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
@@ -104,7 +112,10 @@ class Ledger:
             "result": _told(job.output, fresh=True),
             "report": report.as_json(),
         }
-        self._record.add(name, json.dumps(entry).encode("ascii") + b"\n")
+        try:
+            self._record.add(name, json.dumps(entry).encode("ascii") + b"\n")
+        except OutputError as error:
+            self.fault = str(error)
 
     def _name(self, output: str) -> str:
         return output[len(join(self._folder, "")) :] if is_url(output) else os.path.relpath(output, self._folder)
@@ -119,7 +130,13 @@ class Ledger:
             Where one is at work in it, or nothing can be recorded there.
         """
         with self._record.alone():
-            yield
+            try:
+                yield
+            finally:
+                try:
+                    self._record.save()
+                except OutputError as error:
+                    self.fault = str(error)
 
 
 class _NearRecord:
@@ -142,6 +159,9 @@ class _NearRecord:
                 file.write(line)
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror}") from error
+
+    def save(self) -> None:
+        """Nothing is left to be written."""
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -187,19 +207,16 @@ class _FarRecord:
     def add(self, name: str, line: bytes) -> None:
         self._lines[name] = line
         if time.monotonic() - self._saved > SAVED_EVERY:
-            self._save()
+            self.save()
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        self._save()  # what cannot be written is found out before any work
-        try:
-            yield
-        finally:
-            self._save()
+        self.save()  # what cannot be written is found out before any work
+        yield
 
-    def _save(self) -> None:
-        write_whole(self._url, b"".join(self._lines.values()))
+    def save(self) -> None:
         self._saved = time.monotonic()
+        write_whole(self._url, b"".join(self._lines.values()))
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -225,12 +242,16 @@ def _ends_whole(path: str) -> bool:
 
 
 def file_digest(path: str) -> str | None:
-    """Hexadecimal digest of a file's bytes; None where it cannot be read."""
+    """Hexadecimal digest of a file's bytes; None where it cannot be read, or is too large for a model or no file."""
     told = blake2b(digest_size=16)
     try:
-        with open(path, "rb") as file:
+        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+        with open(descriptor, "rb") as file:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_BUFFER:
+                return None
             while block := file.read(_BLOCK):
                 told.update(block)
-    except OSError:
+    except (OSError, ValueError):
         return None
     return told.hexdigest()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import sys
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -187,9 +188,25 @@ def death(code: int | None) -> str:
     return f"its worker process ended with exit code {code}"
 
 
+def _end_with_parent() -> None:
+    """Be killed when the main process is, where Linux can do that: what follows finds nobody at work."""
+    if sys.platform == "linux":
+        import ctypes
+
+        with suppress(OSError, AttributeError):
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        parent = multiprocessing.parent_process()
+        if parent is not None and os.getppid() != parent.pid:  # it ended before that was asked
+            os._exit(1)
+
+
+_PR_SET_PDEATHSIG = 1
+
+
 def _serve(connection: Connection, task: Task) -> None:
     """A worker: do jobs until nobody sends any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the workers
+    _end_with_parent()
     work = task.worker()
     while True:
         try:

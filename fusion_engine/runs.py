@@ -316,6 +316,8 @@ def _run(
         bar = Progress(None if arguments.quiet else console, len(jobs))
         reports = _reports(arguments, task, jobs, ledger, pages, cluster, bar)
         _show(reports, jobs, report, arguments, console, task, pages, bar)
+    if ledger is not None and ledger.fault is not None:
+        console.note(f"fusion-engine: {printable(ledger.fault)}: the next run does again what was not recorded")
     gate = _gate(arguments, report, baseline)
     if gate is not None:
         report.gate = gate.as_json()
