@@ -288,13 +288,17 @@ class Names:
 
     def __init__(self, names: Iterable[str]) -> None:
         self._used = set(names)
+        self._counts: dict[str, int] = {}
+        """By wanted name a number from which on those below are taken."""
 
     def unique(self, wanted: str) -> str:
         """``wanted``, or where it is taken ``wanted#2``, ``wanted#3``; taken from then on."""
-        name, count = wanted, 1
-        while name in self._used:
-            count += 1
-            name = f"{wanted}#{count}"
+        name = wanted
+        if name in self._used:
+            count = self._counts.get(wanted, 2)
+            while (name := f"{wanted}#{count}") in self._used:
+                count += 1
+            self._counts[wanted] = count
         self._used.add(name)
         return name
 
@@ -305,3 +309,4 @@ class Names:
     def release(self, name: str) -> None:
         """Let a name be used again."""
         self._used.discard(name)
+        self._counts.pop(name.rpartition("#")[0], None)

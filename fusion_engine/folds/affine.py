@@ -102,21 +102,21 @@ class WeightedLayer:
         Refused
             Where a result is no number, or more than its type holds.
         """
-        place = workspace.describe(self.key)
         changes = []
-        info = self.weights.tensor.info
-        if scale is not None:
-            with np.errstate(all="ignore"):
-                scaled = float64(self.weights.tensor) * self.weights.per_output_channel(scale)
-            slot = None if self.weights.constant is None else _WEIGHTS_SLOT
-            changes.append(Change("weights", slot, _stored(scaled, info, f"the weights of {place}")))
-        if self.bias is None:
-            like, member = info.reshaped((self.channels,)), self.weights.constant is None
-        else:
-            like, member = self.bias.tensor.info, self.bias.constant is None
-        bias = None if self.bias is None else float64(self.bias.tensor).reshape(self.channels)
-        shifted = _affine(bias, scale, shift).reshape(like.shape)
-        stored = _stored(shifted, like, f"the bias of {place}")
+        info, channels = self.weights.tensor.info, self.channels
+        with np.errstate(all="ignore"):
+            if scale is not None:
+                scaled = _float64(self.weights.tensor) * self.weights.per_output_channel(scale)
+                slot = None if self.weights.constant is None else _WEIGHTS_SLOT
+                stored = _stored(scaled, info, workspace, "the weights of", self.key)
+                changes.append(Change("weights", slot, stored))
+            if self.bias is None:
+                like, member = info.reshaped((channels,)), self.weights.constant is None
+                shifted = shift
+            else:
+                like, member = self.bias.tensor.info, self.bias.constant is None
+                shifted = _affine(_float64(self.bias.tensor).reshape(channels), scale, shift)
+            stored = _stored(shifted.reshape(like.shape), like, workspace, "the bias of", self.key)
         changes.append(Change("biases", None if member else _BIAS_SLOT, stored))
         return Plan(self.key, tuple(changes))
 
@@ -132,13 +132,14 @@ class NormLayer:
 
     def absorb(self, workspace: Workspace, scale: Array | None, shift: Array) -> Plan:
         """As `WeightedLayer.absorb`."""
-        place = workspace.describe(self.key)
         changes = []
-        for field, tensor, summand in (("gamma", self.gamma, np.zeros(self.channels)), ("beta", self.beta, shift)):
-            if field == "gamma" and scale is None:
-                continue
-            values = _affine(float64(tensor).reshape(self.channels), scale, summand).reshape(tensor.info.shape)
-            changes.append(Change(field, None, _stored(values, tensor.info, f"{field} of {place}")))
+        with np.errstate(all="ignore"):
+            for field, tensor, summand in (("gamma", self.gamma, np.zeros(self.channels)), ("beta", self.beta, shift)):
+                if field == "gamma" and scale is None:
+                    continue
+                values = _affine(_float64(tensor).reshape(self.channels), scale, summand).reshape(tensor.info.shape)
+                stored = _stored(values, tensor.info, workspace, f"{field} of", self.key)
+                changes.append(Change(field, None, stored))
         return Plan(self.key, tuple(changes))
 
 
@@ -170,7 +171,8 @@ def norm_layer(workspace: Workspace, key: int) -> NormLayer:
 def norm_statistics(workspace: Workspace, key: int, channels: int) -> dict[str, Array]:
     """The four tensors of a BatchNormalization in float64, each of shape ``(channels,)``, by field."""
     tensors = norm_tensors(workspace, key, channels)
-    return {field: float64(tensor).reshape(channels) for field, tensor in tensors.items()}
+    with np.errstate(all="ignore"):
+        return {field: _float64(tensor).reshape(channels) for field, tensor in tensors.items()}
 
 
 def norm_tensors(workspace: Workspace, key: int, channels: int) -> dict[str, Tensor]:
@@ -292,16 +294,17 @@ def _with_bias(workspace: Workspace, params: Mapping[str, Any]) -> FrozenDict:
 
 def float64(tensor: Tensor) -> Array:
     """The values in float64, without a warning of signalling NaNs: `_stored` refuses what comes of them."""
+    with np.errstate(all="ignore"):
+        return _float64(tensor)
+
+
+def _float64(tensor: Tensor) -> Array:
     tensor.require_intact()
-    with np.errstate(all="ignore"):
-        return tensor.data.astype(np.float64)
+    return tensor.data.astype(np.float64)
 
 
-def _affine(values: Array | None, scale: Array | None, shift: Array) -> Array:
-    if values is None:
-        return shift
-    with np.errstate(all="ignore"):
-        return values + shift if scale is None else values * scale + shift
+def _affine(values: Array, scale: Array | None, shift: Array) -> Array:
+    return values + shift if scale is None else values * scale + shift
 
 
 def _weights(workspace: Workspace, layer: int) -> Weights:
@@ -364,13 +367,15 @@ def _feeder(workspace: Workspace, layer: int, slot: int) -> str:
     return "nothing" if source is None else f"{workspace.type(source.layer)} {workspace.describe(source.layer)}"
 
 
-def _stored(values: Array, info: TensorInfo, place: str) -> Tensor:
-    """``values`` as a tensor of ``info``, where they stay within its type."""
-    with np.errstate(all="ignore"):
-        data = values.astype(info.dtype)
-    bad = np.flatnonzero(~np.isfinite(data))
-    if bad.size:
-        value = float(values.reshape(-1)[bad[0]])
+def _stored(values: Array, info: TensorInfo, workspace: Workspace, what: str, key: int) -> Tensor:
+    """``values`` as a tensor of ``info``, where they stay within its type; overflow must be ignored by the caller.
+
+    ``what`` of the layer is where they are for.
+    """
+    data = values.astype(info.dtype)
+    if not np.isfinite(data).all():
+        value = float(values.reshape(-1)[np.flatnonzero(~np.isfinite(data))[0]])
+        place = f"{what} {workspace.describe(key)}"
         if np.isnan(value):
             raise Refused(f"NaN in {info.data_type}: {place}")
         largest = float(np.finfo(info.dtype).max)

@@ -12,6 +12,7 @@ gets one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from operator import is_
 from typing import Any
 
 import numpy as np
@@ -77,32 +78,37 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
 class _Ready:
     """Plans that were computed beforehand, each good while what it was made from stays.
 
-    That is all about the two layers and their Constants, and of what feeds them the TensorInfo.
+    That is all about the two layers, the tensors of the Constants that feed them, and the TensorInfo of
+    what they compute from.
     """
 
     def __init__(self, workspace: Workspace) -> None:
-        self._plans: dict[int, tuple[Plan, tuple[int, ...], int, Any]] = {}
+        self._plans: dict[int, tuple[Plan, list[Any]]] = {}
         self._touched: set[int] = set()
         self._at = len(workspace.changes)
 
     def add(self, workspace: Workspace, norm: int, plan: Plan) -> None:
         """Keep a plan for a BatchNormalization."""
-        (_, source), *others = workspace.inputs(plan.layer)
-        held = norm, plan.layer, *[other.layer for _, other in others]
-        self._plans[norm] = plan, held, source.layer, workspace.outputs(source.layer)
+        self._plans[norm] = plan, _held_below(workspace, plan.layer)
 
     def plan(self, workspace: Workspace, match: Match) -> Plan | None:
         """The plan for a match, where there is one."""
         found = self._plans.pop(match.root, None)
         if found is None:
             return None
-        plan, held, below, outputs = found
+        plan, held = found
         if self._at < len(workspace.changes):
             self._touched.update(workspace.changes[self._at :])
             self._at = len(workspace.changes)
-        if match.layers != (match.root, plan.layer) or match.constants or not self._touched.isdisjoint(held):
+        if match.layers != (match.root, plan.layer) or match.constants or not self._touched.isdisjoint(match.layers):
             return None
-        return plan if workspace.outputs(below) is outputs else None
+        return plan if all(map(is_, held, _held_below(workspace, plan.layer))) else None
+
+
+def _held_below(workspace: Workspace, layer: int) -> list[Any]:
+    """What feeds a layer with weights: the TensorInfos of its data, the tensors of its Constants."""
+    (_, source), *others = workspace.inputs(layer)
+    return [workspace.outputs(source.layer), *[workspace.constants(other.layer) for _, other in others]]
 
 
 def _prepare(workspace: Workspace, roots: Sequence[int]) -> None:
@@ -174,9 +180,9 @@ def norm_deviation(workspace: Workspace, norm: int, variance: Array) -> Array:
     """√(σ² + ε), where every σ² + ε is a positive number."""
     eps = norm_epsilon(workspace, norm)
     total = variance + eps
-    bad = np.flatnonzero(~((total > 0) & np.isfinite(total)))
-    if bad.size:
-        channel = int(bad[0])
+    right = (total > 0) & np.isfinite(total)
+    if not right.all():
+        channel = int(np.flatnonzero(~right)[0])
         raise Refused(
             f"variance + eps of {workspace.describe(norm)} is {total[channel]:g} in channel {channel} "
             f"(variance {variance[channel]:g}, eps {eps:g}): it must be a positive number"

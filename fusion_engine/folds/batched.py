@@ -74,6 +74,8 @@ class Job:
         if source is None or source.slot != 0 or workspace.type(source.layer) not in WEIGHTED:
             return None
         layer = source.layer
+        if not workspace.used_by_only(layer, (norm,)):
+            return None
         above, below = workspace.node(norm), workspace.node(layer)
         given = workspace.inputs(layer)
         if above.get("overrides") or below.get("overrides") or below.get("unconnected") or not given or given[0][0]:

@@ -73,8 +73,8 @@ def check(workspace: Workspace, match: Match) -> Plan:
     place = workspace.describe(root)
     if output.elements > max(_FEW, sum(tensor.info.elements for tensor in given)):
         raise Refused(f"{place} would be a Constant of {output.elements} elements, many more than it is made from")
-    output = replace(output, is_constant=shaped_info(workspace, sources[0]).is_constant)
-    info = replace(output, is_constant=given[0].info.is_constant)
+    output = _as_constant(output, shaped_info(workspace, sources[0]))
+    info = _as_constant(output, given[0].info)
     for tensor in given:
         tensor.require_intact()
     if kind in PERMUTES or kind == "Reshape":
@@ -111,12 +111,18 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
 
 def _check_constant(workspace: Workspace, source: Source, tensor: Tensor) -> None:
     """A Constant whose output is what its tensor holds."""
-    place = workspace.describe(source.layer)
     if tensor.untagged and tensor.info.data_type == "Float16":
+        place = workspace.describe(source.layer)
         raise Refused(f"{place}: Float16 without a payload type does not fold, since Arm NN 20.08 stores BFloat16 so")
     info = shaped_info(workspace, source)
     if info.shape != tensor.info.shape or not same_values(info, tensor.info):
+        place = workspace.describe(source.layer)
         raise Refused(f"{place} holds a tensor of other shape, type or quantization than its output says")
+
+
+def _as_constant(info: TensorInfo, like: TensorInfo) -> TensorInfo:
+    """The TensorInfo, as constant as another."""
+    return info if info.is_constant == like.is_constant else replace(info, is_constant=like.is_constant)
 
 
 def _moved(workspace: Workspace, root: int, tensor: Tensor, output: TensorInfo) -> tuple[Tensor, TensorInfo]:

@@ -47,17 +47,17 @@ def feeding(workspace: Workspace, key: int, inputs: int = 1) -> tuple[Source, ..
     Refused
         Where any of that does not hold.
     """
-    node = workspace.graph.nodes[key]
-    place = workspace.describe(key)
+    node = workspace.node(key)
     if node.get("params", {}) is None:
-        raise Refused(f"{place} has no descriptor")
+        raise Refused(f"{workspace.describe(key)} has no descriptor")
     if node.get("unconnected"):
-        raise Refused(f"{place} has an unconnected input")
+        raise Refused(f"{workspace.describe(key)} has an unconnected input")
     if len(workspace.outputs(key)) != 1:
-        raise Refused(f"{place} has {len(workspace.outputs(key))} outputs instead of one")
+        raise Refused(f"{workspace.describe(key)} has {len(workspace.outputs(key))} outputs instead of one")
     found = workspace.inputs(key)
-    if [slot for slot, _ in found] != list(range(inputs)):
-        raise Refused(f"{place} has inputs on slots {[slot for slot, _ in found]} instead of {list(range(inputs))}")
+    slots = [slot for slot, _ in found]
+    if slots != list(range(inputs)):
+        raise Refused(f"{workspace.describe(key)} has inputs on slots {slots} instead of {list(range(inputs))}")
     for slot, source in found:
         check_override(workspace, key, slot, shaped_info(workspace, source))
     return tuple(source for _, source in found)
@@ -66,11 +66,10 @@ def feeding(workspace: Workspace, key: int, inputs: int = 1) -> tuple[Source, ..
 def shaped_info(workspace: Workspace, source: Source) -> TensorInfo:
     """TensorInfo of an output, its shape known; Refused where it is not."""
     info = workspace.info(source)
-    place = f"the output of {workspace.describe(source.layer)}"
     if info is None:
-        raise Refused(f"{place} has no TensorInfo")
+        raise Refused(f"the output of {workspace.describe(source.layer)} has no TensorInfo")
     if not info.known:
-        raise Refused(f"{place} has a shape that the file leaves open")
+        raise Refused(f"the output of {workspace.describe(source.layer)} has a shape that the file leaves open")
     return info
 
 
@@ -87,12 +86,12 @@ def require_same_values(workspace: Workspace, *sources: Source) -> None:
     """Refuse where outputs differ in data type or quantization, or have a quantization per axis."""
     first, *others = (shaped_info(workspace, source) for source in sources)
     for source, info in zip(sources, (first, *others), strict=True):
-        place = f"the output of {workspace.describe(source.layer)}"
         if info.quantization_scales:
-            raise Refused(f"{place} has a quantization per axis")
+            raise Refused(f"the output of {workspace.describe(source.layer)} has a quantization per axis")
         if not same_values(first, info):
             raise Refused(
-                f"{place} is {_quantized(info)}, that of {workspace.describe(sources[0].layer)} {_quantized(first)}"
+                f"the output of {workspace.describe(source.layer)} is {_quantized(info)}, "
+                f"that of {workspace.describe(sources[0].layer)} {_quantized(first)}"
             )
 
 
@@ -212,21 +211,21 @@ def permutation(workspace: Workspace, key: int) -> tuple[int, ...]:
     Refused
         Where its dimMappings are no permutation, or do not lead from its input's shape to its output's.
     """
-    place = workspace.describe(key)
     (source,) = feeding(workspace, key)
     before, after = shaped_info(workspace, source), shaped_info(workspace, Source(key, 0))
     given = tuple(workspace.param(key, "dimMappings"))
     if sorted(given) != list(range(len(before.shape))):
+        place = workspace.describe(key)
         raise Refused(f"the dimMappings {given} of {place} are no permutation of its input's {len(before.shape)} axes")
     order = mappings(workspace.type(key), given)
-    if tuple(before.shape[of] for of in order) != after.shape:
+    if tuple([before.shape[of] for of in order]) != after.shape:
+        place = workspace.describe(key)
         raise Refused(f"{place} gives shape {after.shape}, which its dimMappings do not make of {before.shape}")
     return order
 
 
 def reshaped_to(workspace: Workspace, key: int) -> tuple[int, ...]:
     """The shape that a Reshape gives; Refused where its targetShape is another than its output's TensorInfo."""
-    place = workspace.describe(key)
     (source,) = feeding(workspace, key)
     before, after = shaped_info(workspace, source), shaped_info(workspace, Source(key, 0))
     target = tuple(workspace.param(key, "targetShape"))
@@ -234,5 +233,6 @@ def reshaped_to(workspace: Workspace, key: int) -> tuple[int, ...]:
         wanted in (size, UNKNOWN_EXTENT) for wanted, size in zip(target, after.shape, strict=True)
     )
     if not fits or target.count(UNKNOWN_EXTENT) > 1 or before.elements != after.elements:
+        place = workspace.describe(key)
         raise Refused(f"{place} makes {target} of {before.shape}, but its output's TensorInfo has {after.shape}")
     return after.shape

@@ -74,7 +74,10 @@ class Matcher:
 
 
 def compile_rule(rule: FusingRule) -> Matcher:
-    """The matcher of a rule."""
+    """The matcher of a rule; compiled once for each of the rules that were used last."""
+    known = _compiled.get(id(rule))
+    if known is not None and known.rule is rule:
+        return known
     found = [
         pattern
         for roots, text in zip(rule.patterns, rule.texts, strict=True)
@@ -83,7 +86,15 @@ def compile_rule(rule: FusingRule) -> Matcher:
     patterns = tuple(found)
     root_types = frozenset().union(*(pattern.types for pattern in found))
     depth = max((_depth(pattern.root) for pattern in patterns), default=0)
-    return Matcher(rule, root_types, patterns, depth, simple_patterns(patterns))
+    if len(_compiled) >= _MOST_COMPILED:
+        _compiled.clear()
+    matcher = _compiled[id(rule)] = Matcher(rule, root_types, patterns, depth, simple_patterns(patterns))
+    return matcher
+
+
+_MOST_COMPILED = 2_000
+_compiled: dict[int, Matcher] = {}
+"""By the id of the rule, which the matcher keeps alive."""
 
 
 def _depth(root: PatternLayer) -> int:

@@ -33,6 +33,9 @@ MOST_VARIANTS = 64
 MOST_EDGES = 1_000
 """Inputs that a variant may pass at a root; with more the root is left to the machine, which counts them as steps."""
 
+_MOST_KNOWN = 10_000
+"""Surroundings that are remembered."""
+
 _MAY_SWAP = COMMUTATIVE | {"ElementwiseBinary"}
 
 _Taker: TypeAlias = "PatternLayer | AnyInput | None"
@@ -147,6 +150,8 @@ class SimplePatterns:
         found = self.known.get(types)
         if found is None:
             found = tuple([variant for variant in self.variants if variant.may_lie(types)])
+            if len(self.known) >= _MOST_KNOWN:
+                self.known.clear()
             self.known[types] = found
         return found
 
