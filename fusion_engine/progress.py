@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 
@@ -32,7 +33,7 @@ class Progress:
         self._now = now
         self._begun = now()
         self._kept = self._done = self._failed = 0
-        self._path = ""
+        self._name = ""
 
     def keep(self, count: int) -> None:
         """Of so many models the work was done by an earlier run; the time counts from here."""
@@ -41,7 +42,7 @@ class Progress:
 
     def begin(self, path: str) -> None:
         """A model is the next to be shown."""
-        self._path = path
+        self._name = printable(os.path.basename(path))
         self._draw()
 
     def finish(self, model: ModelReport) -> None:
@@ -72,7 +73,7 @@ class Progress:
             parts.append(f"{clock_time((self._total - done) / rate)} left")
         if self._failed:
             parts.append(f"{self._failed} failed")
-        return "  ".join([*parts, printable(self._path)])
+        return "  ".join([*parts, self._name])
 
 
 def clock_time(seconds: float) -> str:

@@ -573,10 +573,8 @@ def test_colours(models: Path) -> None:
     coloured = on_a_terminal(*arguments)
     assert "models/good.armnn: \x1b[32mfused\x1b[0m" in coloured
     assert "models/plain.armnn: \x1b[33munchanged\x1b[0m" in coloured
-    assert "\r\x1b[K  0% [--------------------] 0/2  models/good.armnn" in coloured
-    assert re.search(
-        r" 50% \[#{10}-{10}\] 1/2  [\d.]+ (?:models/s|s/model)  \d+:\d\d left  models/plain.armnn", coloured
-    )
+    assert "\r\x1b[K  0% [--------------------] 0/2  good.armnn" in coloured
+    assert re.search(r" 50% \[#{10}-{10}\] 1/2  [\d.]+ (?:models/s|s/model)  \d+:\d\d left  plain.armnn", coloured)
     for environment in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         text = on_a_terminal(*arguments, **environment)
         assert "\x1b[3" not in text

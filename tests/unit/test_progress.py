@@ -28,15 +28,15 @@ def test_counts_rate_remaining_time_and_failures() -> None:
     clock = Clock()
     bar = Progress(None, 40, clock)
     bar.begin("m/a\n.armnn")
-    assert bar.line() == "  0% [--------------------] 0/40  m/a\\n.armnn"
+    assert bar.line() == "  0% [--------------------] 0/40  a\\n.armnn"
     for _ in range(10):
         bar.finish(FINE)
     clock.time += 4
-    assert bar.line() == " 25% [#####---------------] 10/40  2.5 models/s  0:12 left  m/a\\n.armnn"
+    assert bar.line() == " 25% [#####---------------] 10/40  2.5 models/s  0:12 left  a\\n.armnn"
     clock.time += 36
     bar.finish(BAD)
     bar.finish(BAD)
-    assert bar.line() == " 30% [######--------------] 12/40  3.3 s/model  1:33 left  2 failed  m/a\\n.armnn"
+    assert bar.line() == " 30% [######--------------] 12/40  3.3 s/model  1:33 left  2 failed  a\\n.armnn"
 
 
 def test_what_an_earlier_run_did_is_no_measure_of_speed() -> None:
