@@ -65,6 +65,12 @@ class Covering:
 
     def covers(self, cover: PatternElement, covered: PatternElement, at_root: bool) -> bool:
         """Whether an element covers another; ``at_root`` tells that the covered one is the root of its pattern."""
+        if isinstance(cover, PatternLayer) and (
+            not isinstance(covered, PatternLayer) or covered.type not in types_covered(cover.type)
+        ):
+            return False
+        if not isinstance(cover, AnyInput) and not self.prover.may_compare():
+            return False
         found: bool = run(self._element(cover, covered, {}, at_root))
         return found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 from fusion_engine.language.pattern import AnyInput, PatternElement, PatternGroup, PatternItem, PatternLayer
@@ -41,6 +42,7 @@ def schema_type(layer: PatternLayer) -> str:
     return "StandIn" if layer.result else layer.type
 
 
+@cache
 def types_covered(type_name: str) -> frozenset[str]:
     """The types of patterns all of whose layers a pattern of this type matches too.
 

@@ -21,6 +21,9 @@ MAX_STEPS = 2_000
 TOTAL_STEPS = 1_000_000
 """Most that all proofs for a file look at."""
 
+TOTAL_COMPARISONS = 20_000
+"""Most pairs of elements of patterns that are compared for a file, those inside them not counted."""
+
 _Key: TypeAlias = "tuple[int, str]"
 """A value: the pattern layer that has it, and its name as of `plain_name`."""
 
@@ -82,6 +85,12 @@ class Prover:
 
     def __init__(self) -> None:
         self._left = TOTAL_STEPS
+        self._comparisons = TOTAL_COMPARISONS
+
+    def may_compare(self) -> bool:
+        """Count a comparison of patterns; False where there were too many."""
+        self._comparisons -= 1
+        return self._comparisons >= 0
 
     def possible(self, claims: Sequence[Claim], type_of: Callable[[int], str]) -> bool:
         """Whether all claims can be right at once; True also where that is not found out.

@@ -36,7 +36,7 @@ def judge_texts(rule: FusingRule, number: int, prover: Prover, ledger: Ledger) -
     for late, roots in enumerate(rule.patterns):
         for early in range(late):
             first = rule.patterns[early]
-            sure = [cover for cover in first if _certain(rule) and _sure(cover, rule.group is not None)]
+            sure = [cover for cover in first if _certain(rule) and _sure(cover)]
             if all(
                 any(twin.covers(cover, root, True) for cover in first)
                 or any(smaller.covers(cover, root, True) for cover in sure)
@@ -150,44 +150,46 @@ def judge_order(rules: Sequence[FusingRule], prover: Prover, tell: Callable[[int
     The earlier rule is tried first in every pass, and takes what the later one needs wherever that would match. A
     fold between the two could make what neither found before, so nothing is told across one.
     """
+    certain = [[root for roots in rule.patterns for root in roots if _sure(root)] for rule in rules]
     for late, rule in enumerate(rules):
+        if not rule.patterns or rule.fold is not None:
+            continue  # a fold takes layers of a group too, which the earlier rule leaves alone
         type_of = types_of(rule)
+        renamed = False
         for early in range(late - 1, -1, -1):
-            if rules[early].fold is not None:
+            first = rules[early]
+            if first.fold is not None:
                 break
-            taken = _taken(rules, early, late, type_of, prover)
+            renamed = renamed or first.group is not None
+            covers = certain[early] if _certain(first) else []
+            covers = [root for root in covers if not (renamed and _reads_name(root))]
+            taken = _taken(rule, covers, Covering(False, first.ordered, rule.ordered, type_of, prover))
             if taken is not None:
                 tell(late, early, taken)
                 break
 
 
-def _taken(
-    rules: Sequence[FusingRule], early: int, late: int, type_of: Callable[[int], str], prover: Prover
-) -> PatternLayer | None:
-    """What an earlier rule takes of each match of a later one; None where that is not certain."""
-    first, rule = rules[early], rules[late]
-    if not _certain(first) or not rule.patterns or rule.fold is not None:
-        return None  # a fold takes layers of a group too, which the earlier rule leaves alone
-    renames = any(one.group is not None for one in rules[early:late])
-    covers = [root for roots in first.patterns for root in roots if _sure(root, renames)]
-    if not covers or any(not roots for roots in rule.patterns):
-        return None
-    smaller = Covering(False, first.ordered, rule.ordered, type_of, prover)
+def _taken(rule: FusingRule, covers: Sequence[PatternLayer], smaller: Covering) -> PatternLayer | None:
+    """What patterns of an earlier rule take of each match of a later one; None where that is not certain."""
     taken: PatternLayer | None = None
-    for roots in rule.patterns:
+    for roots in rule.patterns if covers else ():
         for root in roots:
             taken = run(_layer_taken(root, True, covers, smaller))
             if taken is None:
                 return None
+        if not roots:
+            return None
     return taken
 
 
-def _sure(root: PatternLayer, renames: bool) -> bool:
-    """Whether what a pattern matches is not made, nor given another name, by rules after its own."""
-    if root.type in _ENDS:
-        return False
-    layers = [one.layer for one in standing(root)]
-    return not any(layer.result or (renames and reads(layer.constraint, "name")) for layer in layers)
+def _sure(root: PatternLayer) -> bool:
+    """Whether rules that make opaque layers and groups can make nothing that a pattern matches."""
+    return root.type not in _ENDS and not any(one.layer.result for one in standing(root))
+
+
+def _reads_name(root: PatternLayer) -> bool:
+    """Whether a pattern reads the names of layers, which groups change."""
+    return any(reads(one.layer.constraint, "name") for one in standing(root))
 
 
 def _layer_taken(
