@@ -197,7 +197,10 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
         if other is one:
             jobs.append(Job(one.path, output))
         elif _identity(other.path) != _identity(one.path):
-            raise OutputError(f"{other.path} and {one.path} have the same output {output}: run them one by one")
+            raise OutputError(
+                f"{other.path} and {one.path} have the same output {output}: "
+                "give each run its own --out, or name a directory that holds both"
+            )
     return jobs
 
 

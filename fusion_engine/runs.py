@@ -353,7 +353,7 @@ def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stac
 
     if arguments.dry_run:
         return None
-    force = arguments.force or getattr(arguments, "diff", None) is not None
+    force = arguments.force or not task.lasting or getattr(arguments, "diff", None) is not None
     try:
         ledger = Ledger(arguments.out, task.digest, force=force)
         stack.enter_context(ledger.alone())

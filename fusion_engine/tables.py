@@ -41,10 +41,10 @@ def model_lines(
         return [f"{head}: {reason(model)}"]
     if model.status == "unchanged":
         head += f", 0 {done}, {counted(before.others, 'layer')} and {counted(before.constants, 'Constant')}"
-    else:
-        head += f", {before.others} -> {after.others} layers, {before.constants} -> {after.constants} Constants"
         if done == "unfused":
             head += ": nothing in it was made by opaque rules or groups (what folds did stays)"
+    else:
+        head += f", {before.others} -> {after.others} layers, {before.constants} -> {after.constants} Constants"
     if model.output is not None:
         verb = "copied" if model.status == "unchanged" else "written"
         when = "would be " if dry_run else "" if model.recorded is None else "earlier "

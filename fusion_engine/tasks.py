@@ -6,11 +6,14 @@ Rules go as the bytes of their files, since a rule's pattern nests as deep as it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from hashlib import blake2b
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fusion_engine import __version__
 from fusion_engine.language.sources import Source
+from fusion_engine.resources import folder
 
 if TYPE_CHECKING:
     from fusion_engine.batch import Change, Job
@@ -61,12 +64,21 @@ class Task:
 
     @property
     def digest(self) -> str:
-        """Hexadecimal digest of all that a result depends on beside the model: this, and the version."""
-        told = blake2b(__version__.encode(), digest_size=16)
+        """Hexadecimal digest of all that a result depends on beside the model: this, and the program."""
+        told = blake2b(_program().encode(), digest_size=16)
         for entry in fields(self):
             value = getattr(self, entry.name)
             told.update(repr((entry.name, value)).encode("utf-8", "surrogateescape"))
         return told.hexdigest()
+
+    @property
+    def lasting(self) -> bool:
+        """Whether the digest tells all: other packages' folds and predicates and a judge may change unnoticed."""
+        from fusion_engine.folds import OWN
+        from fusion_engine.language.rulefile import read_rules
+
+        rules, _ = read_rules(self.rules)
+        return self.judge is None and all(rule.when is None and (rule.fold or "batch-norm") in OWN for rule in rules)
 
     def change(self) -> Change:
         """The work on a network.
@@ -105,6 +117,21 @@ class Task:
         judge = None if self.judge is None else Judge(self.judge, self.judge_timeout or TIMEOUT)
         change = self.change()
         return Worker(self, change if pages is None else pages.keeping(change), judge)
+
+
+@cache
+def _program() -> str:
+    """Digest of this package's own files: between releases its version stays while the code changes."""
+    import numpy as np
+
+    told = blake2b(f"{__version__} {np.__version__}".encode(), digest_size=16)
+    roots = [Path(__file__).parent, *(Path(str(folder(name))) for name in ("schema", "rules"))]
+    for root in roots:
+        for path in sorted(root.rglob("*")):
+            if path.suffix in (".py", ".json", ".toml"):
+                told.update(str(path.relative_to(root)).encode("utf-8", "surrogateescape") + b"\0")
+                told.update(path.read_bytes())
+    return told.hexdigest()
 
 
 class Worker:

@@ -164,9 +164,15 @@ class Tensor:
         if data_type not in DTYPES:
             raise ModelError(f"there is no DataType {data_type!r}{nearest(str(data_type), tuple(DTYPES))}")
         try:
-            data = np.array(values, dtype=DTYPES[data_type], order="C")
+            with np.errstate(all="ignore"):
+                given = np.asarray(values)
+                data = np.array(values, dtype=DTYPES[data_type], order="C")
         except (OverflowError, TypeError, ValueError) as error:
             raise ModelError(f"no values for a tensor of {data_type}: {error}") from error
+        wrong = np.isinf(data) & np.isfinite(given) if data.dtype.kind == "f" else data != given
+        if np.any(wrong):
+            first = given.reshape(-1)[int(np.argmax(wrong))]
+            raise ModelError(f"no values for a tensor of {data_type}: {first} is none that it can hold")
         return cls(TensorInfo(data.shape, data_type, **quantization).reshaped(data.shape), data)
 
     @classmethod

@@ -83,14 +83,17 @@ def an_info(rng: random.Random) -> dict[str, Any] | None:
     """A TensorInfo, or none."""
     if rng.random() < 0.1:
         return None
+    dimensionality = rng.randint(0, 2)
     return {
-        "dimensions": [rng.choice((0, 1, 7, 2**32 - 1)) for _ in range(rng.randint(0, 5))],
+        "dimensions": [
+            rng.choice((0, 1, 7, 2**32 - 1)) for _ in range(0 if dimensionality == 2 else rng.randint(0, 5))
+        ],
         "dataType": rng.choice(sorted(DTYPES)),
         "quantizationScale": rng.choice(FLOATS),
         "quantizationOffset": rng.choice((-(2**31), -1, 0, 2**31 - 1)),
         "quantizationScales": [rng.choice(FLOATS) for _ in range(rng.randint(0, 3))],
         "quantizationDim": rng.choice((0, 3, 2**32 - 1)),
-        "dimensionality": rng.randint(0, 2),
+        "dimensionality": dimensionality,
         "dimensionSpecificity": [rng.random() < 0.5 for _ in range(rng.randint(0, 3))],
         "isConstant": rng.random() < 0.5,
     }

@@ -10,6 +10,7 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.cli import main
+from fusion_engine.language.sources import Source
 from fusion_engine.ledger import FOLDER, Ledger
 from fusion_engine.tasks import Task
 from tests.support.nets import Net
@@ -58,7 +59,7 @@ def test_other_rules_options_and_versions_are_other_work(
     for arguments in (["--rules", "npu"], ["--skip", "pad"], ["--release", "23.08"], ["--verify"]):
         assert run(capsys, *arguments) == ["new", "new", "new"]
     assert run(capsys, "--verify") == ["kept", "kept", "kept"]
-    monkeypatch.setattr("fusion_engine.tasks.__version__", "another")
+    monkeypatch.setattr("fusion_engine.tasks._program", lambda: "another")
     assert run(capsys, "--verify") == ["new", "new", "new"]
 
 
@@ -131,3 +132,17 @@ def test_digests_of_tasks() -> None:
     ]
     assert len({task.digest for task in tasks}) == len(tasks)
     assert Task("fuse", only=("a",)).digest == Task("fuse", only=("a",)).digest
+
+
+def test_what_depends_on_others_code_is_done_anew(capsys: pytest.CaptureFixture[str]) -> None:
+    """A judge may have changed, and so may other packages' folds and predicates."""
+    Path("judge").write_text("#!/bin/sh\nexit 0\n")
+    os.chmod("judge", 0o755)
+    assert run(capsys, "--judge", "./judge") == run(capsys, "--judge", "./judge") == ["new", "new", "new"]
+    Path("judge").write_text("#!/bin/sh\nexit 1\n")
+    assert main(["fuse", "m", "--out", "o", "--judge", "./judge"]) == 1
+    rule = '[[rule]]\nmatch = "Activation{Convolution2d}"\ninto = "K"\n'
+    plain, asking = Source("a.toml", rule.encode()), Source("b.toml", f'{rule}when = "fits"\n'.encode())
+    foreign = Source("c.toml", b'[[rule]]\nmatch = "Concat{?:1~}"\nfold = "batch-norm"\n')
+    assert [Task("fuse", (source,)).lasting for source in (plain, foreign)] == [True, True]
+    assert not Task("fuse", (asking,), judge="true").lasting

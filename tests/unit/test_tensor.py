@@ -145,3 +145,24 @@ def test_a_single_value_is_a_scalar() -> None:
     tensor = Tensor.of(3.5)
     assert (tensor.info.shape, tensor.info.dimensionality, tensor.data[()]) == ((), 2, 3.5)
     assert tensor.with_data(np.array([2.0]), (1,)).info == TensorInfo((1,))
+
+
+@pytest.mark.parametrize(
+    ("values", "data_type"),
+    [
+        (np.array([-1]), "QAsymmU8"),
+        ([256], "QAsymmU8"),
+        (np.array([3.5]), "Signed32"),
+        (np.array([2**40]), "Signed32"),
+        ([1e300], "Float32"),
+        (np.array([70000.0]), "Float16"),
+        ([float("nan")], "Signed32"),
+    ],
+)
+def test_values_that_the_data_type_cannot_hold_are_refused(values: Any, data_type: str) -> None:
+    with pytest.raises(ModelError, match=f"no values for a tensor of {data_type}"):
+        Tensor.of(values, data_type)
+
+
+def test_infinities_and_nan_are_floats() -> None:
+    assert str(Tensor.of([float("inf"), float("-inf"), float("nan"), 0.1]).data.tolist()[:3]) == "[inf, -inf, nan]"
