@@ -17,7 +17,7 @@ PAGES = [DOCS / name for name in NAMED if (DOCS / name).exists()] + sorted((DOCS
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(DOCS).as_posix() for page in PAGES])
 def test_a_page_runs(page: Path, tmp_path: Path) -> None:
     text = page.read_text("utf-8")
-    for words, module in (("-m venv", "ensurepip"), ("--verify", "onnxruntime"), ("$ ", "bash")):
+    for words, module in (("-m venv", "ensurepip"), ("--verify", "onnxruntime"), ("zip://", "fsspec"), ("$ ", "bash")):
         there = shutil.which(module) if module == "bash" else find_spec(module)
         if words in text and not there:
             pytest.skip(f"the page needs {module}")
