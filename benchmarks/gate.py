@@ -70,11 +70,12 @@ def _child(folder: str) -> None:
     import fusion_engine as fe
     from benchmarks.worker import TRIPLE, _matches, _rules, _walk, _warm_up
     from benchmarks.workloads import chain
+    from fusion_engine.workspace import Workspace
 
     _warm_up()
     triple, default = fe.FusingRule(TRIPLE, into="Triple"), fe.load_rules("armnn")
     one, hundred = _rules("batch-norm"), _rules("batch-norm+99")
-    _matches(chain(300), triple)
+    _matches(Workspace(chain(300)), triple)
     fe.fuse(chain(300), hundred)
     _counted("unit", lambda: [_unit() for _ in range(UNITS)])
     for layers in (SMALL, LARGE):
@@ -82,7 +83,7 @@ def _child(folder: str) -> None:
         _counted(f"load {layers}", lambda model=model: _walk(fe.load(model)))
         graph = fe.load(model)
         _walk(graph)
-        _counted(f"search {layers}", lambda graph=graph: _matches(graph, triple))
+        _counted(f"search {layers}", lambda graph=graph: _matches(Workspace(graph), triple))
         _counted(f"fuse {layers}", lambda graph=graph: fe.fuse(graph, default))
         if layers == LARGE:
             _counted("1 rule", lambda graph=graph: fe.fuse(graph, one))

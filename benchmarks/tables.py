@@ -139,7 +139,7 @@ def _section(section: Mapping[str, Measured]) -> str:
 
 
 def _place(stage: str) -> tuple[int, str]:
-    order = ("match", "load", "fuse", "save", "all")
+    order = ("workspace", "match", "load", "fuse", "save", "all")
     return (order.index(stage) if stage in order else len(order), stage)
 
 
