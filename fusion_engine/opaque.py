@@ -375,7 +375,7 @@ def settle(workspace: Workspace) -> tuple[str, ...]:
             warnings.append(
                 f"{WARNING}weightsLayoutScheme stays 0 for the sake of {workspace.describe(left)}, a depthwise "
                 "convolution that no rule fused: releases from 22.05 on cannot read the network, since with scheme 0 "
-                "they permute its Constants"
+                "they permute its Constants; --release 23.08 carries it to one of them"
             )
     return tuple(warnings)
 

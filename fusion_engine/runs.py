@@ -167,17 +167,17 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isascii() or not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of at least 1")
+    return int(text)
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0 < seconds < float("inf"):
-        raise ValueError
-    return seconds
+    with suppress(ValueError):
+        seconds = float(text)
+        if 0 < seconds < float("inf"):
+            return seconds
+    raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
 
 
 # fuse, convert and unfuse
@@ -417,21 +417,31 @@ def _reports(
     known = {number: ledger.done(job) for number, job in enumerate(jobs)} if ledger is not None else {}
     todo = [job for number, job in enumerate(jobs) if known.get(number) is None]
     bar.keep(len(jobs) - len(todo))
+    named = {job.path: job for job in todo}
+
+    def done(model: ModelReport) -> None:
+        bar.finish(model)
+        if ledger is not None:
+            ledger.note(named[model.path], model)
+
     workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
     if cluster is not None:
-        work = cluster.reports(todo, task, arguments.timeout, bar.finish)
+        work = cluster.reports(todo, task, arguments.timeout, done)
     elif workers > 1 or arguments.timeout is not None:
-        work = in_parallel(todo, task, workers, arguments.timeout, bar.finish)
+        work = in_parallel(todo, task, workers, arguments.timeout, done)
     else:
-        worker = task.worker(pages)
-        work = map(bar.finished, map(worker, todo))
-    for number, job in enumerate(jobs):
-        found = known.get(number)
-        if found is None:
-            found = next(work)
-            if ledger is not None:
-                ledger.note(job, found)
-        yield found
+        work = _one_by_one(todo, task.worker(pages), done)
+    for number in range(len(jobs)):
+        yield known.get(number) or next(work)
+
+
+def _one_by_one(
+    jobs: Sequence[Job], worker: Callable[[Job], ModelReport], done: Callable[[ModelReport], None]
+) -> Iterator[ModelReport]:
+    for job in jobs:
+        model = worker(job)
+        done(model)
+        yield model
 
 
 def _jobs(arguments: argparse.Namespace) -> list[Job]:

@@ -77,10 +77,9 @@ def _shared(to: argparse.ArgumentParser, *names: str, **options: Any) -> None:
 
 
 def _number(text: str) -> int:
-    number = int(text)
-    if number < 0:
-        raise ValueError
-    return number
+    if not text.isascii() or not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of near misses")
+    return int(text)
 
 
 # Models
@@ -250,6 +249,8 @@ def _layer(graph: Network, given: str) -> int | None:
 
 
 def _print_explanation(console: Console, prefix: str, found: Explanation, arguments: argparse.Namespace) -> None:
+    if prefix and found.roots and not found.candidates:
+        return  # of many models, those that have nothing to do with a rule say nothing of it
     _print_near(console, prefix, found.near, arguments.most)
     for refusal in found.refusals:
         console.print(

@@ -170,11 +170,19 @@ def mind_layout_scheme(workspace: Workspace, tensor: Tensor, place: str) -> None
         graph["feature_versions"] = (bindings, 1, as_inputs)
         workspace.touch_all()
         return
-    warning = (
-        f"{place} becomes a Constant of rank 4 in a network of weightsLayoutScheme 0: releases from 22.05 on "
-        "permute such Constants, so only older ones compute what is meant"
+    first, former = workspace.memo.get("moves.rank 4", (place, 0))
+    workspace.memo["moves.rank 4"] = (first, former + 1)
+    kept = [text for text in warnings_of(workspace.graph) if text != _rank_4(first, former)]
+    graph["warnings"] = (*kept, _rank_4(first, former + 1))
+
+
+def _rank_4(first: str, number: int) -> str:
+    """The warning of Constants that arise in a network whose layout later releases take otherwise."""
+    others = f" and {number - 1} more" if number > 1 else ""
+    return (
+        f"{first}{others} becomes a Constant of rank 4 in a network of weightsLayoutScheme 0: releases from 22.05 on "
+        "permute such Constants, so only older ones compute what is meant; --release 23.08 carries it to a newer one"
     )
-    graph["warnings"] = tuple(dict.fromkeys((*warnings_of(workspace.graph), warning)))
 
 
 # Dimensions

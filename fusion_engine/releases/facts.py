@@ -6,6 +6,7 @@ them otherwise.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -256,9 +257,15 @@ def find_release(name: str) -> Release:
         if name == release.name or name in release.patches:
             return release
     raise ConversionError(
-        f"there is no release {name!r} of Arm NN{nearest(str(name), release_names())}: "
-        f"known are {', '.join(release_names())}"
+        f"there is no release {name!r} of Arm NN{_newest(str(name))}: known are {', '.join(release_names())}"
     )
+
+
+def _newest(name: str) -> str:
+    """A hint at the newest release to who asks for one that is newer still, else at what is spelled like it."""
+    if re.fullmatch(r"\d\d\.\d\d(\.\d+)?", name) and name > releases()[-1].name:
+        return f" (the newest known is {releases()[-1].name})"
+    return nearest(name, release_names())
 
 
 @cache

@@ -365,7 +365,8 @@ def test_scheme_0_stays_where_depthwise_weights_are_left() -> None:
     assert fused.graph["feature_versions"] == (1, 0, 0)
     assert fused.graph["warnings"] == (
         "opaque layers: weightsLayoutScheme stays 0 for the sake of layer 1 'dw', a depthwise convolution that no rule "
-        "fused: releases from 22.05 on cannot read the network, since with scheme 0 they permute its Constants",
+        "fused: releases from 22.05 on cannot read the network, since with scheme 0 they permute its Constants; "
+        "--release 23.08 carries it to one of them",
     )
     later = fuse_layers(fe.loads(fe.dumps(fused)), [1])
     assert later.graph["feature_versions"] == (1, 1, 0)
