@@ -206,7 +206,12 @@ class _Comparison:
         if x is y:
             return
         for name, ours, theirs in zip(INFO_FIELDS, info_values(x), info_values(y), strict=True):
-            if value_key(ours) != value_key(theirs):
+            if value_key(ours) == value_key(theirs):
+                continue
+            if isinstance(ours, tuple) and isinstance(theirs, tuple) and len(ours) == len(theirs) > _SHORT:
+                at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if value_key(a) != value_key(b))
+                yield _versus(f"entry {at} of {name} of {what}", ours[at], theirs[at])
+            else:
                 yield _versus(f"{name} of {what}", ours, theirs)
 
     def _constants(self, x: Mapping[str, Tensor], y: Mapping[str, Tensor]) -> Iterator[str]:
@@ -226,6 +231,10 @@ class _Comparison:
             if bool(ours[0]) != bool(theirs[0]):
                 yield _versus(f"isOverridden of input slot {slot}", ours[0], theirs[0])
             yield from self._info(f"the override of input slot {slot}", ours[1], theirs[1])
+
+
+_SHORT = 8
+"""Lists up to this length are shown whole."""
 
 
 def _first_difference(x: Tensor, y: Tensor) -> str:

@@ -328,3 +328,18 @@ def test_a_deep_network_takes_no_stack() -> None:
 
     assert equal(chain("f"), chain("f"))
     assert told(chain("g"), chain("f")) == ("layer 1 'f' and layer 1 'g': name is 'f' in the one and 'g' in the other")
+
+
+def test_of_long_lists_the_first_entry_that_differs_is_told() -> None:
+    def scaled(scales: tuple[float, ...]) -> TensorInfo:
+        return TensorInfo((len(scales),), "QSymmS8", quantization_scales=scales)
+
+    nets = []
+    for last in (1.0, 2.0):
+        net = Net(data_type="QSymmS8")
+        net.output(net.input((20,), name="x"))
+        net.graph.nodes[0]["outputs"] = (scaled((*(0.5,) * 19, last)),)
+        nets.append(net.graph)
+    text = difference(*nets)
+    assert text is not None
+    assert "entry 19 of quantization_scales of output 0 is 1.0 in the one and 2.0 in the other" in text
