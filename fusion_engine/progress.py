@@ -51,11 +51,6 @@ class Progress:
         self._failed += model.status == "failed"
         self._draw()
 
-    def finished(self, model: ModelReport) -> ModelReport:
-        """The model, which is done."""
-        self.finish(model)
-        return model
-
     def _draw(self) -> None:
         if self._console is not None:
             self._console.progress(self.line())

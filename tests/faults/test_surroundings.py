@@ -271,6 +271,18 @@ def test_when_the_run_is_killed_its_workers_are_too(place: Path) -> None:
     assert sorted(os.listdir("o")) == [FOLDER, "a.armnn", "b.armnn", "c.armnn"]
 
 
+def test_what_was_done_behind_a_slow_model_is_recorded(place: Path) -> None:
+    slow = judge("if sys.argv[1].endswith('a.armnn'): time.sleep(600)")
+    record = Path(f"o/{FOLDER}/done.jsonl")
+    with started("fuse", "m", "--out", "o", "--judge", slow, "--jobs", "2") as process:
+        until(lambda: record.exists() and record.read_bytes().count(b"\n") == 2)
+        process.send_signal(signal.SIGKILL)
+        process.wait(60)
+    assert sorted(json.loads(line)["name"] for line in record.read_bytes().splitlines()) == ["b.armnn", "c.armnn"]
+    assert run()[0] == 0
+    assert files(place / "o").keys() == {"a.armnn", "b.armnn", "c.armnn"}
+
+
 def alive(process: int) -> bool:
     """Whether a process is there and no zombie."""
     try:
