@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 import platform
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from benchmarks.harness import PLACE, Measured
 from benchmarks.measures import BENCHMARKS, Scale
@@ -31,6 +31,7 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write docs/benchmarks.md and the README's table")
     parser.add_argument("--repeats", type=int, help="runs of each tool, whose median counts")
     parser.add_argument("--from-last", action="store_true", help="measure nothing: tables of the last run")
+    parser.add_argument("--peers-up-to", type=int, metavar="LAYERS", help="longest chain that peers fold")
     options = parser.parse_args()
     for name in options.names:
         if name not in BENCHMARKS:
@@ -39,7 +40,9 @@ def main() -> None:
         parser.error("--write is for all benchmarks at full scale: numbers in one table come from one run")
     scale = QUICK if options.quick else Scale()
     if options.repeats:
-        scale = Scale(options.repeats, scale.largest, scale.limit, scale.mebibytes, scale.every)
+        scale = replace(scale, repeats=options.repeats)
+    if options.peers_up_to:
+        scale = replace(scale, peers=options.peers_up_to)
     if options.from_last:
         kept = json.loads(RESULTS.read_text("utf-8"))
         machine, repeats = kept["machine"], kept["repeats"]
@@ -54,13 +57,18 @@ def main() -> None:
                 results[title] = section
                 if not title.startswith(("command", "corpus ")):
                     print_section(title, section)
-        PLACE.mkdir(parents=True, exist_ok=True)
-        plain = {name: {tool: asdict(one) for tool, one in section.items()} for name, section in results.items()}
-        RESULTS.write_text(json.dumps({"machine": machine, "repeats": repeats, "results": plain}), "utf-8")
+            _keep(results, machine, repeats)
     print(f"\n{checklist(results)}\n\nload average at the end: {os.getloadavg()[0]:.1f}")
     if options.write:
         for path in write(results, machine, repeats):
             print(f"{path} is written")
+
+
+def _keep(results: dict[str, dict[str, Measured]], machine: str, repeats: int) -> None:
+    """Keep what was measured so far for ``--from-last``."""
+    PLACE.mkdir(parents=True, exist_ok=True)
+    plain = {name: {tool: asdict(one) for tool, one in section.items()} for name, section in results.items()}
+    RESULTS.write_text(json.dumps({"machine": machine, "repeats": repeats, "results": plain}), "utf-8")
 
 
 def _machine() -> str:
