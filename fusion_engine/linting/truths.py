@@ -78,10 +78,7 @@ class Judge:
                 first = next(_tests(either))
                 reason = f"one of the alternatives from {self.words(first)} on always holds"
                 self.ledger.find(self.site(first), "always-true", reason, self.mark(layer))
-        for part, beside in _ways(layer.constraint, scopes):
-            plain = [one for one in beside if isinstance(one, Test)]
-            if all(id(test) not in never for test in (*_tests(part), *plain)):
-                self.together(layer, part, beside, scopes)
+        self.ways(layer, layer.constraint, scopes, never)
 
     def single(self, layer: PatternLayer, constraint: Constraint) -> set[int]:
         """Judge each test by itself; gives those that are never true."""
@@ -98,13 +95,28 @@ class Judge:
                 self.ledger.find(site, "always-true", told.format("true"), self.mark(layer))
         return never
 
+    def ways(self, layer: PatternLayer, constraint: Constraint, scopes: Sequence[Constraint], never: set[int]) -> None:
+        """Judge the condition, and where it may hold each alternative in it beside what must hold with that."""
+        stack: list[tuple[Constraint, list[Constraint]]] = [(constraint, list(scopes))]
+        while stack:
+            part, beside = stack.pop()
+            plain = [one for one in beside if isinstance(one, Test)]
+            told = any(id(test) in never for test in (*_tests(part), *plain))
+            if not told and self.together(layer, part, beside, scopes):
+                continue
+            conditions = _flat(part)
+            for one in conditions if len(conditions) + len(beside) <= MAX_CLAIMS else ():
+                if isinstance(one, AnyOf):
+                    others = [*beside, *(other for other in conditions if other is not one)]
+                    stack.extend((choice, others) for choice in reversed(one.parts))
+
     def together(
         self, layer: PatternLayer, part: Constraint, beside: Sequence[Constraint], scopes: Sequence[Constraint]
-    ) -> None:
-        """Judge a condition beside others that must hold with it."""
+    ) -> bool:
+        """Judge a condition beside others that must hold with it; True where it cannot hold."""
         core = self.core(part, beside)
         if core is None:
-            return
+            return False
         candidates = [one for one in core if one not in scopes] or [part]
         in_text = [one for one in candidates if not self.site(next(_tests(one))).definition]
         told = (in_text or candidates)[-1]  # what the rule itself says is to blame before what a definition says
@@ -114,6 +126,7 @@ class Judge:
         )
         site = self.site(next(_tests(told)))
         self.ledger.find(site, "always-false", f"{self.text_of(told)} {reason}", self.mark(layer))
+        return True
 
     def core(self, part: Constraint, beside: Sequence[Constraint]) -> list[Constraint] | None:
         """Conditions that cannot hold together, none to spare; None where all may, or where it is not for ``part``."""
@@ -209,18 +222,3 @@ def _flat(constraint: Constraint) -> list[Constraint]:
         else:
             found.append(part)
     return found
-
-
-def _ways(constraint: Constraint, scopes: Sequence[Constraint]) -> Iterator[tuple[Constraint, list[Constraint]]]:
-    """The condition, and each alternative in it, with what must hold beside it."""
-    stack: list[tuple[Constraint, list[Constraint]]] = [(constraint, list(scopes))]
-    while stack:
-        part, beside = stack.pop()
-        yield part, beside
-        conditions = _flat(part)
-        if len(conditions) + len(beside) > MAX_CLAIMS:
-            continue
-        for one in conditions:
-            if isinstance(one, AnyOf):
-                others = [*beside, *(other for other in conditions if other is not one)]
-                stack.extend((choice, others) for choice in reversed(one.parts))

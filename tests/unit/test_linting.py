@@ -14,8 +14,8 @@ import pytest
 
 from fusion_engine.cli import main
 from fusion_engine.errors import RuleError
-from fusion_engine.language.sources import shipped_names
-from fusion_engine.linting.findings import Finding, github_lines
+from fusion_engine.language.sources import Source, shipped_names
+from fusion_engine.linting.findings import Finding, github_lines, text_lines
 from fusion_engine.linting.linter import findings_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "lint"
@@ -156,3 +156,23 @@ def test_wide_and_deep_rules_take_no_time(count: int, tmp_path: Path) -> None:
     started = time.monotonic()
     findings_of([path])
     assert time.monotonic() - started < 20
+
+
+RULE_FILES = sorted(path for path in GOLDEN.parent.rglob("*") if path.suffix in (".toml", ".rules"))
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.name)
+def test_any_rule_file_can_be_linted(path: Path) -> None:
+    for finding in findings_of([path], portable=True)[0]:
+        assert finding.fault.source == str(path)
+        assert finding.place >= (1, 1)
+        assert json.dumps(finding.as_json())
+        assert "\n" not in github_lines(finding)
+        assert finding.fault.reason in text_lines(finding)
+
+
+def test_a_proof_that_takes_too_long_is_no_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = Source("x.rules", b"Softmax[(axis == 0 || axis == 1 || axis == 3) && axis == 2]")
+    assert [finding.check for finding in findings_of([source])[0]] == ["always-false"]
+    monkeypatch.setattr("fusion_engine.linting.proving.MAX_STEPS", 1)
+    assert findings_of([source]) == ([], 1)
