@@ -17,6 +17,7 @@ import json
 import math
 import os
 import random
+import resource
 import shutil
 import signal
 import statistics
@@ -27,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -225,8 +226,8 @@ class Run:
         Of the table's row.
     code
         The exit code.
-    seconds
-        How long it took.
+    seconds, processor
+        How long it took, and how long processors worked for it.
     report
         What it reported.
     main, workers
@@ -236,6 +237,7 @@ class Run:
     name: str
     code: int
     seconds: float
+    processor: float
     report: dict[str, object]
     main: list[int] = field(default_factory=list)
     workers: list[int] = field(default_factory=list)
@@ -261,18 +263,30 @@ def run(name: str, zoo: Path, out: Path, *options: str, others: Sequence[int] = 
                 stderr=subprocess.STDOUT,
             ) as process,
         ):
-            found = Run(name, 0, 0.0, {})
+            found = Run(name, 0, 0.0, 0.0, {})
+            before = _processor(others)
             while process.poll() is None:
                 found.main.append(_resident(process.pid))
                 found.workers.append(max(map(_resident, [*_children(process.pid), *others]), default=0))
                 time.sleep(0.1 if time.perf_counter() - begin < 5 else 0.5)
             found.seconds = time.perf_counter() - begin
+            found.processor = _processor(others) - before
             found.code = process.returncode
             if not report.exists():
                 shown.seek(0)
                 raise AssertionError(f"{name}: no report: {shown.read()[-2000:].decode(errors='replace')}")
         found.report = json.loads(report.read_bytes())
     return found
+
+
+def _processor(others: Sequence[int]) -> float:
+    """Seconds of processor time of all processes that have ended under this one, and of others."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    ticks = 0
+    for process in others:
+        with suppress(OSError):
+            ticks += sum(map(int, Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[11:13]))
+    return ended.ru_utime + ended.ru_stime + ticks / os.sysconf("SC_CLK_TCK")
 
 
 def _children(process: int) -> list[int]:
@@ -389,10 +403,10 @@ def _quiet(words: list[str]) -> int:
 # The whole
 
 
-def _timed(words: Sequence[str]) -> float:
-    begin = time.perf_counter()
+def _timed(words: Sequence[str]) -> tuple[float, float]:
+    begin, before = time.perf_counter(), _processor(())
     subprocess.run(words, check=False, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - begin
+    return time.perf_counter() - begin, _processor(()) - before
 
 
 def _memory(samples: list[int]) -> str:
@@ -436,19 +450,24 @@ def _batch(folder: Path, models: int, small: bool) -> list[str]:
     wrong = [f"{total} bytes are more than 3 GB"] if total > MOST else []
     with ThreadPoolExecutor(16) as readers:  # all in the page cache, for everyone
         list(readers.map(lambda path: path.is_file() and path.read_bytes() and None, zoo.rglob("*.armnn")))
-    print(f"{'':12} {'s':>8} {'models/s':>9} {'MB/s':>8}  memory of the command, of its largest worker (MB)")
+    print(
+        f"{'':12} {'s':>8} {'CPU s':>8} {'models/s':>9} {'MB/s':>8}  memory of the command, of its largest worker (MB)"
+    )
 
-    def show(name: str, seconds: float, memory: str = "") -> None:
-        print(f"{name:12} {seconds:8.1f} {models / seconds:9.1f} {total / seconds / 1e6:8.1f}  {memory}", flush=True)
+    def show(name: str, seconds: float, processor: float, memory: str = "") -> None:
+        print(
+            f"{name:12} {seconds:8.1f} {processor:8.1f} {models / seconds:9.1f} {total / seconds / 1e6:8.1f}  {memory}",
+            flush=True,
+        )
 
-    show("cp -r", _timed(["cp", "-r", str(zoo), str(folder / "copy")]))
-    show("sync", _timed(["sync", "-f", str(folder)]))
+    show("cp -r", *_timed(["cp", "-r", str(zoo), str(folder / "copy")]))
+    show("sync", *_timed(["sync", "-f", str(folder)]))
     shutil.rmtree(folder / "copy")
     first: dict[str, int] = {}
 
     def done(name: str, out: Path, *options: str, others: Sequence[int] = ()) -> None:
         found = run(name, zoo, out, *options, others=others)
-        show(name, found.seconds, f"{_memory(found.main)}, {_memory(found.workers)}")
+        show(name, found.seconds, found.processor, f"{_memory(found.main)}, {_memory(found.workers)}")
         made = written(out)
         first.update(first or made)
         wrong.extend(faults(found, broken, models, made, first))
