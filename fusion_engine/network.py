@@ -264,14 +264,13 @@ def bare_copy(graph: Network) -> Network:
     copy: Network = nx.DiGraph()
     copy.graph.update(graph.graph)
     old, new = inside(graph), inside(copy)
-    for key, data in old.nodes.items():
-        new.nodes[key] = data.copy()
-        new.succ[key] = {}
-        new.pred[key] = {}
+    new.nodes.update([(key, data.copy()) for key, data in old.nodes.items()])
+    pred = new.pred
+    pred.update([(key, {}) for key in old.nodes])
     for source, targets in old.succ.items():
-        row = new.succ[source]
-        for target, data in targets.items():
-            row[target] = new.pred[target][source] = data.copy()
+        row = new.succ[source] = {target: data.copy() for target, data in targets.items()}
+        for target, edge in row.items():
+            pred[target][source] = edge
     return copy
 
 

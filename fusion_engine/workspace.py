@@ -48,10 +48,16 @@ def common_layout(graph: Network) -> str | None:
 
     ``NDHWC`` and ``NCDHW`` count as ``NHWC`` and ``NCHW``.
     """
-    found = set()
-    for key, node in graph.nodes.items():
-        kind = schema().layers.get(node["type"])
-        if kind is None or kind.descriptor is None or node["type"] == "StridedSlice":
+    found: set[Any] = set()
+    seen: set[tuple[str, int]] = set()  # a type, and the id of a descriptor that several layers may share
+    for key, node in inside(graph).nodes.items():
+        name = node["type"]
+        content = name, id(node.get("params"))
+        if content in seen:
+            continue
+        seen.add(content)
+        kind = schema().layers.get(name)
+        if kind is None or kind.descriptor is None or name == "StridedSlice":
             continue
         if "dataLayout" in kind.descriptor.by_name:
             layout = param(graph, key, "dataLayout")
@@ -84,7 +90,8 @@ class Workspace:
         self.graph: Network = bare_copy(graph)
         self._nodes, self._succ, self._pred = inside(self.graph)
         self.layout = common_layout(graph)
-        self.names = Names(node.get("name", "") for node in graph.nodes.values())
+        self._counts = Counter([node.get("name", "") for node in self._nodes.values()])
+        self.names = Names(self._counts)
         self.revision = 0
         self.changes: list[int] = []
         self.memo: dict[str, Any] = {}
@@ -94,10 +101,13 @@ class Workspace:
         self._uses: dict[int, tuple[Use, ...]] = {}
         self._recipes: dict[int, Mapping[str, Any] | None] = {}
         self._types: dict[str, dict[int, None]] = {}
-        self._counts: Counter[str] = Counter()
-        for key, node in graph.nodes.items():
-            self._types.setdefault(node["type"], {})[key] = None
-            self._counts[node.get("name", "")] += 1
+        types = self._types
+        for key, node in self._nodes.items():
+            name = node["type"]
+            if name in types:
+                types[name][key] = None
+            else:
+                types[name] = {key: None}
         self._order: list[int] | None = None
         self._incoming: dict[int, list[tuple[int, int]]] | None = None
         self._incoming_at = 0
@@ -166,14 +176,15 @@ class Workspace:
         """
         found = self._data_inputs.get(key)
         if found is None:
-            inputs = self.inputs(key)
-            recipe = self.recipe(key)
-            if recipe is not None:
-                found = inputs[: recipe["inputs"]]
-            else:
-                slots = PARAMETER_SLOTS.get(self.type(key), ())
+            found = self.inputs(key)
+            kind = self._nodes[key]["type"]
+            slots = PARAMETER_SLOTS.get(kind)
+            if kind == "StandIn":
+                recipe = self.recipe(key)
+                found = found if recipe is None else found[: recipe["inputs"]]
+            elif slots is not None and (len(found) != 1 or found[0][0] in slots):
                 found = tuple(
-                    pair for pair in inputs if not (pair[0] in slots and self.type(pair[1].layer) == "Constant")
+                    [pair for pair in found if not (pair[0] in slots and self.type(pair[1].layer) == "Constant")]
                 )
             self._data_inputs[key] = found
         return found

@@ -74,36 +74,40 @@ class Job:
         if source is None or source.slot != 0 or workspace.type(source.layer) not in WEIGHTED:
             return None
         layer = source.layer
-        if not workspace.used_by_only(layer, (norm,)):
-            return None
-        above, below = workspace.node(norm), workspace.node(layer)
-        given = workspace.inputs(layer)
+        above, below, given = workspace.node(norm), workspace.node(layer), workspace.inputs(layer)
         if above.get("overrides") or below.get("overrides") or below.get("unconnected") or not given or given[0][0]:
+            return None
+        if not workspace.used_by_only(layer, (norm,)):
             return None
         held, statistics = workspace.constants(layer), workspace.constants(norm)
         weights, bias = held.get("weights"), held.get("biases")
-        tensors = {slot: workspace.tensor(feeder.layer) for slot, feeder in given[1:]}
-        found: list[Tensor] = [statistics[field] for field in NORM_FIELDS if statistics.get(field) is not None]
-        own = weights if weights is not None else tensors.get(1)
-        summand = bias if bias is not None else tensors.get(2)
-        if own is None or own.info.elements > MOST_ELEMENTS or len(found) < len(NORM_FIELDS):
+        own, summand = weights, bias
+        wiring: list[Any] = []
+        for slot, feeder in given[1:]:
+            tensor = workspace.tensor(feeder.layer)
+            wiring += (slot, tensor is None)
+            if slot == 1 and weights is None:
+                own = tensor
+            elif slot == 2 and bias is None:
+                summand = tensor
+        found: tuple[Any, ...] = tuple([statistics.get(field) for field in NORM_FIELDS])
+        if own is None or own.info.elements > MOST_ELEMENTS or None in found:
             return None
-        if own.untagged or any(tensor.untagged for tensor in found) or (summand is not None and summand.untagged):
-            return None
+        tensors: tuple[Tensor, ...] = (own, *found) if summand is None else (own, *found, summand)
+        for tensor in tensors:
+            if tensor.untagged:
+                return None
         weights_slot = None if weights is not None else 1
         bias_slot = weights_slot if summand is None else None if bias is not None else 2
-        infos = [tensor.info for tensor in (own, *found)]
-        params = above.get("params"), below.get("params")
-        identities = [id(it) for it in (*params, above.get("outputs"), below.get("outputs"), *infos)]
-        kind = (
-            below["type"],
-            tuple([(slot, tensors.get(slot) is None) for slot, _ in given]),
-            (weights is None, bias is None, id(None if summand is None else summand.info)),
-            (given[0][1].slot, id(workspace.outputs(given[0][1].layer))),
-            *identities,
+        data = given[0][1]
+        objects = (
+            *(above.get("params"), above.get("outputs"), below.get("params"), below.get("outputs")),
+            workspace.outputs(data.layer),
+            *[tensor.info for tensor in tensors],
         )
+        kind = (below["type"], data.slot, weights_slot, bias is None, *wiring, None, *map(id, objects))
         eps = workspace.param(norm, "eps")
-        return cls(norm, layer, own, summand, weights_slot, bias_slot, tuple(found), eps, kind)
+        return cls(norm, layer, own, summand, weights_slot, bias_slot, found, eps, kind)
 
     @property
     def shapes(self) -> Hashable:

@@ -45,3 +45,13 @@ class Match:
     constants: tuple[int, ...]
     inputs: tuple[Edge, ...]
     bound: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(
+        cls, root: int, layers: tuple[int, ...], inputs: tuple[Edge, ...], bound: tuple[tuple[int, int], ...]
+    ) -> Match:
+        """A match without kept layers and Constants; in a third of the time, since there is one for each rewrite."""
+        match = object.__new__(cls)
+        fields = {"root": root, "layers": layers, "kept": (), "constants": (), "inputs": inputs, "bound": bound}
+        object.__setattr__(match, "__dict__", fields)
+        return match

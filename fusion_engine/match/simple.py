@@ -84,6 +84,8 @@ class Variant:
     """One way in which a pattern may lie; ``steps`` in pattern order, the root first."""
 
     steps: tuple[_Step, ...]
+    chain: bool = False
+    """Whether it is one layer below the other, each with one data input, down to one that leaves its inputs open."""
 
     def needs_of(self, present: frozenset[str]) -> bool:
         """Whether there are layers of the types that its steps need."""
@@ -194,7 +196,7 @@ def _variants(pattern: CompiledPattern) -> list[Variant] | None:
         if len(steps) > MOST_VARIANTS or len(stack) > MOST_VARIANTS:
             return None
         if not pending:
-            found.append(Variant(steps))
+            found.append(Variant(steps, _is_chain(steps)))
             if len(found) > MOST_VARIANTS:
                 return None
             continue
@@ -210,6 +212,16 @@ def _variants(pattern: CompiledPattern) -> list[Variant] | None:
             ways += [((*steps, step), (*inside, *later)) for step, inside in placed]
         stack += reversed(ways)
     return found
+
+
+def _is_chain(steps: tuple[_Step, ...]) -> bool:
+    for number, step in enumerate(steps):
+        layer, last = step.layer, number + 1 == len(steps)
+        if layer is None or layer.kept or step.swapped or "Constant" in step.types or step.parent != number - 1:
+            return False
+        if (step.low, step.high) != ((-1, None) if last else (1, 1)):
+            return False
+    return True
 
 
 def _placed(
@@ -242,6 +254,8 @@ def _placed(
 
 def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     """The match of a variant at a root, if it lies there; raises `Unfit`."""
+    if variant.chain:
+        return _bind_chain(workspace, variant, root)
     binding = _Binding(workspace)
     at = root, 0
     for step in variant.steps:
@@ -256,6 +270,36 @@ def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     if (len(where) > 1 and len(where) != len({key for key, _ in where.values()})) or len(binding.edges) > MOST_EDGES:
         raise Unfit
     return _match(workspace, variant, root, where, binding.edges)
+
+
+def _bind_chain(workspace: Workspace, variant: Variant, root: int) -> Match | None:
+    """`_bind` of a chain."""
+    keys: list[int] = []
+    bound: list[tuple[int, int]] = []
+    where: dict[int, tuple[int, int]] = {}
+    key, slot = root, 0
+    for step in variant.steps:
+        layer = step.layer
+        assert layer is not None
+        kind = workspace.type(key)
+        if kind not in step.types:
+            return None
+        if (kind != layer.type or kind == "StandIn" or layer.result) and not is_type(workspace, layer, key):
+            return None
+        where[layer.id] = key, slot
+        if step.program is not None and step.program.failure(workspace, where.__getitem__) is not None:
+            return None
+        keys.append(key)
+        bound.append((layer.id, key))
+        inputs = workspace.data_inputs(key)
+        if step.low == 1:
+            if len(inputs) != 1:
+                return None
+            key, slot = inputs[0][1]
+    if len(set(keys)) != len(keys) or len(inputs) > MOST_EDGES:
+        raise Unfit
+    edges = [Edge(source, key, number) for number, source in inputs if source.layer not in keys]
+    return Match.of(root, tuple(keys), tuple(edges), tuple(bound))
 
 
 class _Binding:
