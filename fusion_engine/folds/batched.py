@@ -98,7 +98,8 @@ class Job:
             if tensor.untagged:
                 return None
         weights_slot = None if weights is not None else 1
-        bias_slot = weights_slot if summand is None else None if bias is not None else 2
+        member = weights is not None if summand is None else bias is not None
+        bias_slot = None if member else 2
         data = given[0][1]
         objects = (
             *(above.get("params"), above.get("outputs"), below.get("params"), below.get("outputs")),
