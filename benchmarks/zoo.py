@@ -318,8 +318,9 @@ def faults(found: Run, broken: Sequence[str], models: int, made: dict[str, int],
     if len(entries) != models:
         wrong.append(f"{len(entries)} models of {models}")
     if names != set(broken):
-        wrong.append(f"failed: {sorted(names ^ set(broken))}")
-    wrong += [f"{path}: {error!r} is no reason" for path, error in failed.items() if not error or "internal" in error]
+        wrong.append(f"failed: {sorted(names ^ set(broken))[:3]}")
+    odd = [f"{path}: {error!r} is no reason" for path, error in failed.items() if not error or "internal" in error]
+    wrong += odd[:3]
     if len(made) != models - len(broken):
         wrong.append(f"{len(made)} models written of {models - len(broken)}")
     if made != first:
