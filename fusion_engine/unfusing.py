@@ -10,6 +10,7 @@ from typing import Any
 import networkx as nx
 
 from fusion_engine import opaque
+from fusion_engine.collector import paused
 from fusion_engine.errors import FuseError, ModelError
 from fusion_engine.group import group_of
 from fusion_engine.network import EMPTY, FrozenDict, Network, Source, warnings_of
@@ -84,7 +85,7 @@ def unfuse(graph: Network) -> Network:
     """
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
-    with blaming(graph, "cannot be unfused"):
+    with blaming(graph, "cannot be unfused"), paused():
         return _unfuse(graph)
 
 
