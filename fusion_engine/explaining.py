@@ -237,7 +237,8 @@ def _told(rule: FusingRule, workspace: Workspace, root: int, miss: Miss) -> Near
     if miss.failure is None and miss.pattern is not None and reason.startswith("it is no "):
         # What was bound is no more than before the first of the alternatives, so all of them failed on the type.
         names = _alternatives(rule, miss.pattern)
-        reason = f"it is {' and '.join(f'no {name}' for name in names)}: it is {_article(workspace.result(layer) or workspace.type(layer))}"
+        found = _article(workspace.result(layer) or workspace.type(layer))
+        reason = f"it is {' and '.join(f'no {name}' for name in names)}: it is {found}"
     start, end = (0, 0) if span is None else (span.start, span.end)
     return NearMiss(rule.name, _ref(workspace, root), _ref(workspace, layer), reason, miss.depth, miss.text, start, end)
 

@@ -67,7 +67,7 @@ class Ledger:
         self._folder = folder
         self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
-        self._inputs: dict[str, str] = {}
+        self._inputs: dict[str, tuple[str, Any]] = {}
         self._lines = {} if force else self._read()
 
     def _read(self) -> dict[str, dict[str, Any]]:
@@ -85,10 +85,11 @@ class Ledger:
         """
         if job.output is None or job.fault is not None:
             return None
+        state = _state(job.path)
         source = _told(job.path, fresh=False)
         if source is None:
             return None
-        self._inputs[job.output] = source
+        self._inputs[job.output] = (source, state)
         entry = self._lines.get(self._name(job.output))
         if entry is None or (entry.get("task"), entry.get("source")) != (self._task, source):
             return None
@@ -103,12 +104,15 @@ class Ledger:
         """Record a job that was done; one that failed is to be done again."""
         if job.output is None or report.status == "failed" or job.output not in self._inputs:
             return
+        source, state = self._inputs[job.output]
+        if state != _state(job.path) or (state is None and source != _told(job.path, fresh=True)):
+            return  # the model was replaced since it was told: nobody knows which one was read
         name = self._name(job.output)
         entry = {
             "ledger": _VERSION,
             "name": name,
             "task": self._task,
-            "source": self._inputs[job.output],
+            "source": source,
             "result": _told(job.output, fresh=True),
             "report": report.as_json(),
         }
@@ -233,6 +237,17 @@ def _entry(line: bytes) -> dict[str, Any] | None:
 def _told(path: str, *, fresh: bool) -> str | None:
     """What tells that a file or an object is the same; None where nothing does."""
     return fingerprint(path, fresh=fresh) if is_url(path) else file_digest(path)
+
+
+def _state(path: str) -> tuple[int, ...] | None:
+    """What changes when a file of this machine is written or replaced; None of others."""
+    if is_url(path):
+        return None
+    try:
+        status = os.stat(path)
+    except OSError:
+        return ()
+    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _ends_whole(path: str) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from fusion_engine.folds import Accepts, Fold, Inapplicable, Refused
+from fusion_engine.folds import Accepts, Fold, Refused
 from fusion_engine.folds.activations import Function, activation_params, compose, function_of
 from fusion_engine.folds.conditions import absorb_input, check_override, check_plain, same_grid
 from fusion_engine.match.binding import Match
@@ -57,13 +57,14 @@ def check(workspace: Workspace, match: Match) -> Plan:
         functions.append(function)
     try:
         one = compose(*functions, exact=info.canonical_type not in FLOATS)
-    except OverflowError as error:
+    except (OverflowError, FloatingPointError) as error:
+        what = "overflow" if isinstance(error, OverflowError) else "underflow"
         raise Refused(
-            f"overflow in Float32: {functions[0]} of {workspace.describe(outer)} over {functions[1]} of "
+            f"{what} in Float32: {functions[0]} of {workspace.describe(outer)} over {functions[1]} of "
             f"{workspace.describe(inner)} would hold {error}"
         ) from None
-    if one is None:  # most chains are none: nothing that a user could act on
-        raise Inapplicable(
+    if one is None:
+        raise Refused(
             f"{functions[0]} of {workspace.describe(outer)} over {functions[1]} of {workspace.describe(inner)} "
             f"is no one activation function of {info.data_type}"
         )

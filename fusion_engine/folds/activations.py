@@ -154,4 +154,6 @@ def _finite(value: float) -> float:
     rounded = float32(value)
     if not math.isfinite(rounded):
         raise OverflowError(f"{value:g}")
+    if abs(rounded - value) > abs(value) * 2**-23:
+        raise FloatingPointError(f"{value:g}")
     return rounded

@@ -108,7 +108,7 @@ class WeightedLayer:
             if scale is not None:
                 scaled = _float64(self.weights.tensor) * self.weights.per_output_channel(scale)
                 slot = None if self.weights.constant is None else _WEIGHTS_SLOT
-                stored = _stored(scaled, info, workspace, "the weights of", self.key)
+                stored = _stored(scaled, info, workspace, "the weights of", self.key, factor=True)
                 changes.append(Change("weights", slot, stored))
             if self.bias is None:
                 like, member = info.reshaped((channels,)), self.weights.constant is None
@@ -138,7 +138,7 @@ class NormLayer:
                 if field == "gamma" and scale is None:
                     continue
                 values = _affine(_float64(tensor).reshape(self.channels), scale, summand).reshape(tensor.info.shape)
-                stored = _stored(values, tensor.info, workspace, f"{field} of", self.key)
+                stored = _stored(values, tensor.info, workspace, f"{field} of", self.key, factor=field == "gamma")
                 changes.append(Change(field, None, stored))
         return Plan(self.key, tuple(changes))
 
@@ -367,10 +367,13 @@ def _feeder(workspace: Workspace, layer: int, slot: int) -> str:
     return "nothing" if source is None else f"{workspace.type(source.layer)} {workspace.describe(source.layer)}"
 
 
-def _stored(values: Array, info: TensorInfo, workspace: Workspace, what: str, key: int) -> Tensor:
+def _stored(
+    values: Array, info: TensorInfo, workspace: Workspace, what: str, key: int, *, factor: bool = False
+) -> Tensor:
     """``values`` as a tensor of ``info``, where they stay within its type; overflow must be ignored by the caller.
 
-    ``what`` of the layer is where they are for.
+    ``what`` of the layer is where they are for; a ``factor`` must keep its precision too, be the result as small as it
+    may: what multiplies it may be large.
     """
     data = values.astype(info.dtype)
     if not np.isfinite(data).all():
@@ -380,7 +383,26 @@ def _stored(values: Array, info: TensorInfo, workspace: Workspace, what: str, ke
             raise Refused(f"NaN in {info.data_type}: {place}")
         largest = float(np.finfo(info.dtype).max)
         raise Refused(f"overflow in {info.data_type}: {place} would hold {value:.6g}, the largest is {largest:.6g}")
+    if factor and not keeps_precision(values.reshape(1, -1), data.reshape(1, -1))[0]:
+        largest, smallest = float(np.abs(values).max()), float(np.finfo(info.dtype).smallest_normal)
+        raise Refused(
+            f"underflow in {info.data_type}: {what} {workspace.describe(key)} would hold nothing above {largest:.6g}, "
+            f"and below {smallest:.6g} digits are lost"
+        )
     return Tensor(info, np.ascontiguousarray(data))
+
+
+def keeps_precision(values: Array, stored: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether numbers are stored to the precision of their type, beside the largest of each row; shapes ``(rows, n)``.
+
+    Small ones beside large ones may vanish; where all are below the normal range, all is inexact.
+    """
+    if not values.size:
+        return np.ones(len(values), bool)
+    largest = np.abs(values).max(axis=1)
+    lost = np.abs(values - stored).max(axis=1)
+    kept: npt.NDArray[np.bool_] = lost <= largest * float(np.finfo(stored.dtype).eps)
+    return kept
 
 
 def _replace_constant(workspace: Workspace, layer: int, slot: int, tensor: Tensor) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan
+from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan, keeps_precision
 from fusion_engine.schema import WEIGHTED, float32
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.workspace import Workspace
@@ -148,7 +148,9 @@ def _plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Pl
         if biases:
             shift = _gathered(biases, (channels,)) * scale + shift
         like = _bias_info(jobs[0], channels)
+        exact = weights.reshape(count, -1)
         weights = weights.astype(jobs[0].weights.info.dtype)
+        right &= keeps_precision(exact, weights.reshape(count, -1))
         shift = shift.reshape(count, *like.shape).astype(like.dtype)
     for stored in (weights, shift):
         stored.flags.writeable = False

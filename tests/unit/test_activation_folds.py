@@ -369,6 +369,7 @@ def test_one_scale_for_each_channel() -> None:
     ("outer", "inner", "reason"),
     [
         (Function("Linear", 1e30, 0), Function("Linear", 1e30, 0), "overflow in Float32"),
+        (Function("Linear", 1e-30, 0), Function("Linear", 1e-20, 0), "underflow in Float32"),
         (Function("ReLu"), Function("BoundedReLu", float("nan"), 0), "a and b must be numbers"),
         (Function("BoundedReLu", float("inf"), 0), Function("ReLu"), "a and b must be numbers"),
     ],

@@ -456,3 +456,31 @@ def test_the_graph_given_is_as_it_was() -> None:
     before = fe.dumps(graph)
     fold(graph, "scale")
     assert fe.dumps(graph) == before
+
+
+@pytest.mark.parametrize(
+    ("data_type", "weight", "kind", "constant"),
+    [
+        ("Float16", 1e-3, "Multiplication", 1e-5),
+        ("Float16", 1e-3, "Division", 1e4),
+        ("Float32", 1e-6, "Division", 3e38),
+        ("Float32", 1e-30, "Multiplication", 1e-10),
+    ],
+)
+def test_factors_that_vanish_are_refused(data_type: str, weight: float, kind: str, constant: float) -> None:
+    """What they multiply may be large, so that their product is a number that counts."""
+    net = Net(data_type=data_type)
+    conv = net.conv(net.input((1, 2, 2, 1)), np.reshape([weight], (1, 1, 1, 1)), name="conv")
+    net.output(net.binary(kind, conv, net.constant([constant]), name="root"))
+    reason = refusal(net.graph, "scale")
+    assert f"underflow in {data_type}: the weights of layer" in reason
+
+
+def test_small_weights_beside_large_ones_may_vanish() -> None:
+    net = Net(data_type="Float16")
+    conv = net.conv(net.input((1, 2, 2, 1)), np.reshape([1.0, 1e-7], (2, 1, 1, 1)), [0.5, 1e-7])
+    net.output(net.binary("Multiplication", conv, net.constant([0.5]), name="root"))
+    fused = fold(net.graph, "scale")
+    (key,) = (key for key, node in fused.nodes.items() if node["type"] == "Convolution2d")
+    weights, _ = parameters(fused, key)
+    assert weights.reshape(-1).tolist() == [0.5, float(np.float16(5e-8))]
