@@ -180,10 +180,22 @@ def stored(values: Array, info: TensorInfo, place: str) -> Tensor:
     if info.canonical_type not in QUANTIZED or info.quantization_scales or not scale > 0:
         raise Refused(f"{place}: {info.data_type} with its quantization is not computed beforehand")
     limits = np.iinfo(info.dtype)
-    steps = values / scale
-    nearest = np.copysign(np.floor(np.abs(steps) + 0.5), steps)
+    nearest = _rounded(values / scale)
+    with np.errstate(all="ignore"):
+        as_engines_do = _rounded(values.astype(np.float32) / np.float32(scale))
+    undecided = np.flatnonzero(nearest != as_engines_do)
+    if undecided.size:
+        raise Refused(
+            f"{place}: {float(values.reshape(-1)[undecided[0]]):.9g} lies in the middle between two numbers of "
+            f"{info.data_type}, and engines differ in which they take"
+        )
     data = np.clip(nearest + info.quantization_offset, limits.min, limits.max).astype(info.dtype)
     return Tensor(info, np.ascontiguousarray(data))
+
+
+def _rounded(steps: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """To the nearest integer, the middle away from zero."""
+    return np.copysign(np.floor(np.abs(steps) + steps.dtype.type(0.5)), steps)
 
 
 def computed(operation: Operation, operands: Sequence[Tensor], info: TensorInfo, place: str) -> Tensor:

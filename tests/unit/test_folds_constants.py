@@ -382,3 +382,12 @@ def test_what_arm_nn_takes_as_constant_stays_so() -> None:
     fused = fold(net.graph, "constants")
     assert fused.nodes[1]["outputs"][0].is_constant
     assert fused.nodes[1]["constants"]["input"].info.is_constant
+
+
+def test_a_value_in_the_middle_that_float32_decides_is_left_to_the_engine() -> None:
+    """0.3 / 0.2 is 1.5 in float32, and 1.49999999 of the same two numbers in float64."""
+    net = Net(data_type="QAsymmS8")
+    values = Tensor.of([-7, -4, 0], "QAsymmS8", quantization_scale=0.2, quantization_offset=-5)
+    clamp = net.activation(net.constant(values, name="c"), "BoundedReLu", 0.5, 0.3, name="clamp")
+    net.output(net.binary("Maximum", net.input((3,), quantization_scale=0.2, quantization_offset=-5), clamp))
+    assert "lies in the middle between two numbers of QAsymmS8" in reason(net.graph, "constants")
