@@ -233,6 +233,7 @@ def corpus(scale: Scale) -> dict[str, Section]:
         return cleaned
 
     single = PLACE / "one.armnn"
+    single.parent.mkdir(parents=True, exist_ok=True)
     ours = run_of("ours-corpus", CORPUS, single, limit=600)
     found["corpus"] = interleaved({"ours-armnn": ours}, min(scale.repeats, 3))
     for release in RELEASES:
