@@ -66,9 +66,12 @@ class Pairing:
             self.guesses.discard(key)
 
     def holds_same(self, ours: int, theirs: int) -> bool:
-        """Whether two layers of one type compute the same of the same inputs: names and connections aside."""
+        """Whether two layers of one type compute the same of the same inputs: names and connections aside.
+
+        A StandIn computes what its name says.
+        """
         x, y = self.before.nodes[ours], self.after.nodes[theirs]
-        if x["type"] != y["type"]:
+        if x["type"] != y["type"] or _function(x) != _function(y):
             return False
         if x["type"] == "DepthwiseConvolution2d" and self._scheme(self.before) != self._scheme(self.after):
             return False  # the same member tensor means other weights
@@ -89,6 +92,7 @@ class Pairing:
             overrides = node.get("overrides") or EMPTY
             content = (
                 node["type"],
+                _function(node),
                 [(name, value_key(value)) for name, value in params_values(node["type"], node.get("params")).items()],
                 [_kind(info) for info in node.get("outputs") or ()],
                 [(field, _kind(constants[field].info), self._digest(constants[field])) for field in sorted(constants)],
@@ -204,13 +208,21 @@ def _kind(info: TensorInfo | None) -> Hashable:
     return (info.known, info.shape, info.canonical_type, value_key(quantization))
 
 
+def _function(node: Mapping[str, Any]) -> str:
+    """What nothing but its name says of a layer: the function of a StandIn."""
+    return str(node.get("name", "")) if node["type"] == "StandIn" else ""
+
+
 def _content(node: Mapping[str, Any], sources: tuple[tuple[int, int, int], ...]) -> Hashable:
     params = params_values(node["type"], node.get("params"))
     constants = node.get("constants") or EMPTY
+    overrides = node.get("overrides") or EMPTY
     return (
         node["type"],
+        _function(node),
         sources,
         repr([(name, value_key(value)) for name, value in params.items()]),
         tuple([repr(value_key(info_values(info))) for info in node.get("outputs") or ()]),
         tuple([(field, constants[field].memory, repr(constants[field].info)) for field in sorted(constants)]),
+        tuple([(slot, _kind(overrides[slot][1])) for slot in sorted(overrides) if overrides[slot][0]]),
     )

@@ -13,7 +13,7 @@ import fusion_engine as fe
 from fusion_engine import engine
 from fusion_engine.folds import Fold, find_fold
 from fusion_engine.match.binding import Match
-from fusion_engine.network import FrozenDict, Network, Source
+from fusion_engine.network import FrozenDict, Network, Source, connect, disconnect
 from fusion_engine.tensor import Tensor, TensorInfo
 from fusion_engine.workspace import Workspace
 from tests.support.nets import Net
@@ -229,6 +229,35 @@ def test_other_peoples_stand_ins_are_left_alone() -> None:
 
 
 # What cannot be told
+
+
+def rewired(graph: Network, reader: int, slot: int, source: int) -> Network:
+    """The network with one input read from another layer; what nothing reads any more is gone."""
+    found = graph.copy()
+    disconnect(found, reader, slot)
+    connect(found, source, reader, 0, slot)
+    gone = [key for key in found if found.nodes[key]["type"] != "Output" and not found.out_degree(key)]
+    while gone:
+        found.remove_nodes_from(gone)
+        gone = [key for key in found if found.nodes[key]["type"] != "Output" and not found.out_degree(key)]
+    return found
+
+
+@pytest.mark.parametrize("records", [False, True])
+def test_stand_ins_of_two_names_are_two_functions(records: bool) -> None:
+    net = Net()
+    x = net.input((1, 4))
+    one, other = (net.stand_in(x, outputs=[(1, 4)], name=name) for name in ("Foo", "Bar"))
+    minus = net.binary("Subtraction", one, other, name="minus")
+    net.output(minus)
+    after = rewired(net.graph, minus, 1, one)
+    assert other not in after
+    if records:
+        after.graph["fusions"] = ()
+    else:
+        after.nodes[minus]["name"] = "another"
+    assert fe.verify(net.graph, after).status != "verified"
+    assert fe.verify(net.graph, net.graph.copy()).status == "verified"
 
 
 def test_a_region_that_cannot_be_expressed_is_unverified() -> None:
