@@ -195,7 +195,8 @@ def stored(values: Array, info: TensorInfo, place: str) -> Tensor:
 
 def _rounded(steps: npt.NDArray[Any]) -> npt.NDArray[Any]:
     """To the nearest integer, the middle away from zero."""
-    return np.copysign(np.floor(np.abs(steps) + steps.dtype.type(0.5)), steps)
+    found: npt.NDArray[Any] = np.copysign(np.floor(np.abs(steps) + steps.dtype.type(0.5)), steps)
+    return found
 
 
 def computed(operation: Operation, operands: Sequence[Tensor], info: TensorInfo, place: str) -> Tensor:
