@@ -366,6 +366,20 @@ def fill(net: Net) -> int:
     return net.layer("Fill", shape, outputs=[TensorInfo((1, 2))], params={"value": 2.5})
 
 
+def test_a_pad_of_stored_zeros_is_not_folded_by_20_08(real_armnn: RealArmnn) -> None:
+    """padValue of a quantized Pad is a stored value: 0 is no zero where the zero point is another."""
+    net = Net(data_type="QAsymmU8")
+    quantization = {"quantization_scale": 0.1, "quantization_offset": 128}
+    padded = net.pad(net.input((1, 3, 3, 1), binding_id=0, **quantization), [(0, 0), (1, 1), (1, 1), (0, 0)])
+    weights = net.tensor(np.full((1, 3, 3, 1), 138), **quantization)
+    output = TensorInfo((1, 3, 3, 1), "QAsymmU8", 5.0, 128)
+    net.output(net.conv(padded, weights, output=output), binding_id=0)
+    given = {"#0": np.full((1, 3, 3, 1), 148, "u1")}
+    for release in ("20.08", "23.08"):
+        found = real_armnn.run(fe.dumps(net.graph, release=release), release, inputs=given).outputs[0].values
+        assert found.ravel().tolist() == [117, 123, 117, 123, 132, 123, 117, 123, 117]
+
+
 @pytest.mark.parametrize("operand", ["constant", "computed"])
 def test_operands_of_unequal_rank(real_armnn: RealArmnn, operand: str) -> None:
     net = Net()

@@ -646,6 +646,18 @@ def test_pads(pad: dict[str, Any], conv: dict[str, Any], apart: bool, layout: st
     assert fed(fe.convert(net.graph, "23.08"), key)[0] == "Pad"
 
 
+@pytest.mark.parametrize("data_type", ["QAsymmU8", "QuantisedAsymm8", "QAsymmS8", "QSymmS16"])
+@pytest.mark.parametrize("offset", [0, 3])
+@pytest.mark.parametrize("value", [0.0, 3.0])
+def test_pads_of_quantized_tensors_write_stored_values(data_type: str, offset: int, value: float) -> None:
+    net = Net(data_type=data_type)
+    x = net.input((1, 3, 3, 1), quantization_scale=0.5, quantization_offset=offset)
+    weights = net.tensor(np.ones((1, 1, 1, 1)), quantization_scale=0.5)
+    key = net.conv(net.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], value), weights)
+    net.output(key)
+    assert fed(fe.convert(net.graph, "22.02"), key)[0] == ("Pad" if value == offset else "Reshape")
+
+
 # Opaque layers
 
 

@@ -1,14 +1,16 @@
 """A Pad is kept apart from a Convolution2d that an old optimizer would fold it into wrongly.
 
 The optimizer puts the Pad's extents of height and width in the place of the convolution's own padding.
-It loses what else the Pad does: other values than zero, padding of channels or batches, and the
-padding that the convolution had. A Reshape to the same shape between them keeps it from doing so.
+It loses what else the Pad does: other values than zero (of a quantized tensor: than the zero point,
+since padValue is a stored value and a convolution's own padding is real zeros), padding of channels or
+batches, and the padding that the convolution had. A Reshape to the same shape between them keeps it from doing so.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from fusion_engine.folds.conditions import QUANTIZED
 from fusion_engine.network import FrozenDict, Source
 from fusion_engine.releases.facts import Release
 from fusion_engine.releases.needs import Obstacle
@@ -47,4 +49,10 @@ def _lost(workspace: Workspace, key: int, pad: int) -> bool:
     pads: tuple[Any, ...] = workspace.param(pad, "padList")
     channels = channel_axis(workspace.param(key, "dataLayout"), len(pads) // 2)
     others = [pads[2 * axis : 2 * axis + 2] for axis in (0, channels) if axis is not None]
-    return any(own) or any(map(any, others)) or workspace.param(pad, "padValue") != 0.0
+    return any(own) or any(map(any, others)) or workspace.param(pad, "padValue") != _zero(workspace, pad)
+
+
+def _zero(workspace: Workspace, pad: int) -> float:
+    """What a Pad must write so that it writes zeros."""
+    info = (*workspace.outputs(pad), None)[0]
+    return float(info.quantization_offset) if info is not None and info.canonical_type in QUANTIZED else 0.0
