@@ -431,6 +431,19 @@ def test_l2_pooling() -> None:
         fe.convert(net.graph, "20.08")
 
 
+def test_l2_pooling_of_float16_is_refused() -> None:
+    """Squares above 255.9 are infinite in Float16, below 2.4e-4 they are zero."""
+    net = Net(data_type="Float16")
+    key = net.pool(net.input((1, 2, 2, 1)), (2, 2), "L2", name="l2")
+    net.output(key)
+    with pytest.raises(fe.ConversionError) as caught:
+        fe.convert(net.graph, "20.08")
+    told = {obstacle.reason: obstacle for obstacle in caught.value.obstacles}
+    assert any("squares overflow or vanish in Float16" in reason for reason in told)
+    assert all(obstacle.layers == (key,) for obstacle in told.values())
+    assert types(fe.convert(net.graph, "22.02")) == types(net.graph)
+
+
 def test_l2_pooling_in_an_opaque_layer() -> None:
     net = Net()
     x = net.input((1, 2, 2, 1))

@@ -1,4 +1,8 @@
-"""Pooling by L2, on which older readers abort: the root of the average of the squares, which is what it is."""
+"""Pooling by L2, on which older readers abort: the root of the average of the squares, which is what it is.
+
+Backends square and average in Float32 and round the root once. Squares that are tensors of Float16
+overflow above 255.9 and vanish below 2.4e-4, and 8 bits cannot hold them either: only Float32 is split.
+"""
 
 from __future__ import annotations
 
@@ -11,9 +15,12 @@ from fusion_engine.workspace import Workspace
 
 __all__ = ["run"]
 
+_HALF = "pooling by L2 of Float16 cannot be split into other layers: the squares overflow or vanish in Float16"
+
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
-    """Split Pooling2d layers; of floats only, since quantized squares would be rounded once more."""
+    """Split Pooling2d layers of Float32; those of Float16 are refused with the reason."""
+    half = []
     for key in workspace.order():
         if workspace.type(key) != "Pooling2d" or release.fault(workspace.graph, key) is None:
             continue
@@ -21,6 +28,9 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
         before = None if source is None else workspace.info(source)
         after = (*workspace.outputs(key), None)[0]
         if before is None or after is None or not {before.data_type, after.data_type} <= FLOATS:
+            continue
+        if "Float16" in (before.data_type, after.data_type):
+            half.append(key)
             continue
         label = workspace.name(key) or workspace.type(key)
         fed = workspace.disconnect(key, 0)
@@ -32,7 +42,10 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
         workspace.connect(fed, squared, 0)
         workspace.connect(Source(squared, 0), averaged, 0)
         workspace.connect(Source(averaged, 0), key, 0)
-    return ()
+    if not half:
+        return ()
+    places = tuple(map(workspace.describe, half))
+    return (Obstacle(_HALF, None, tuple(half), places),)
 
 
 def _add(workspace: Workspace, key: int, kind: str, name: str, info: TensorInfo, params: FrozenDict) -> int:
