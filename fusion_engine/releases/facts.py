@@ -99,6 +99,8 @@ class Release:
         Whether a backend wants a bias's scale to be the product of the input's and the weights', of floats too.
     folds_pads
         Whether its optimizer folds a Pad into a Convolution2d also where that comes out wrong.
+    folds_modes
+        Whether it folds a Pad into a convolution or pooling also where its paddingMode is not Constant.
     faults
         Where its reader does otherwise than its schema promises.
     """
@@ -119,6 +121,7 @@ class Release:
     equal_ranks: bool
     bias_scales: bool
     folds_pads: bool
+    folds_modes: bool
     faults: tuple[ReaderFault, ...] = field(repr=False)
 
     @property
@@ -180,6 +183,7 @@ def releases() -> tuple[Release, ...]:
                 form["equal_ranks"],
                 form["bias_scales"],
                 form["folds_pads"],
+                form["folds_modes"],
                 tuple(_fault(fault) for fault in facts["reader"] if _holds(fault, number, numbers)),
             )
         )

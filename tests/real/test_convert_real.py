@@ -380,6 +380,25 @@ def test_a_pad_of_stored_zeros_is_not_folded_by_20_08(real_armnn: RealArmnn) -> 
         assert found.ravel().tolist() == [117, 123, 117, 123, 132, 123, 117, 123, 117]
 
 
+@pytest.mark.parametrize("kind", ["conv", "depthwise", "Average"])
+@pytest.mark.parametrize("mode", ["Reflect", "Symmetric"])
+def test_modes_of_pads_are_kept_from_the_optimizer(real_armnn: RealArmnn, kind: str, mode: str) -> None:
+    net = Net()
+    pad = net.pad(net.input((1, 3, 3, 1), binding_id=0), [(0, 0), (1, 1), (1, 1), (0, 0)], mode=mode)
+    if kind == "Average":
+        key = net.pool(pad, (2, 2), kind, stride=(1, 1))
+    else:
+        key = getattr(net, kind)(pad, np.full((1, 2, 2, 1), 0.25))
+    net.output(key, binding_id=0)
+    image = np.arange(9.0).reshape(3, 3)
+    padded = np.pad(image, 1, mode="reflect" if mode == "Reflect" else "symmetric")
+    expected = (padded[:-1, :-1] + padded[1:, :-1] + padded[:-1, 1:] + padded[1:, 1:]) / 4
+    given = image.reshape(1, 3, 3, 1)
+    assert run_one(real_armnn, fe.dumps(net.graph, release="23.08"), "23.08", _0=given) == expected.ravel().tolist()
+    plainly = run_one(real_armnn, fe.dumps(net.graph), "23.08", _0=given)
+    assert plainly != expected.ravel().tolist()  # why the Reshape is needed
+
+
 @pytest.mark.parametrize("operand", ["constant", "computed"])
 def test_operands_of_unequal_rank(real_armnn: RealArmnn, operand: str) -> None:
     net = Net()

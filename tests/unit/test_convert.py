@@ -671,6 +671,26 @@ def test_pads_of_quantized_tensors_write_stored_values(data_type: str, offset: i
     assert fed(fe.convert(net.graph, "22.02"), key)[0] == ("Pad" if value == offset else "Reshape")
 
 
+@pytest.mark.parametrize("mode", ["Constant", "Reflect", "Symmetric"])
+@pytest.mark.parametrize("kind", ["conv", "depthwise", "pool"])
+@pytest.mark.parametrize("release", ["21.11", "22.02", "23.08", "24.08"])
+def test_pads_of_other_modes(mode: str, kind: str, release: str) -> None:
+    net = Net(feature_versions=(1, 1, 1))
+    x = net.pad(net.input((1, 3, 3, 1)), [(0, 0), (1, 1), (1, 1), (0, 0)], mode=mode)
+    key = net.pool(x, (2, 2), "Average") if kind == "pool" else getattr(net, kind)(x, np.ones((1, 2, 2, 1)))
+    net.output(key)
+    found = fe.convert(net.graph, release)
+    assert fed(found, key)[0] == ("Pad" if mode == "Constant" else "Reshape")
+    assert fe.equal(fe.convert(found, release), found)
+
+
+def test_a_pad_of_nothing_stays_whatever_its_mode() -> None:
+    net = Net()
+    key = net.conv(net.pad(net.input((1, 3, 3, 1)), [(0, 0)] * 4, mode="Reflect"), np.ones((1, 1, 1, 1)))
+    net.output(key)
+    assert fed(fe.convert(net.graph, "23.08"), key)[0] == "Pad"
+
+
 # Opaque layers
 
 

@@ -1,9 +1,10 @@
-"""A Pad is kept apart from a Convolution2d that an old optimizer would fold it into wrongly.
+"""A Pad is kept apart from a layer that an optimizer would fold it into wrongly.
 
 The optimizer puts the Pad's extents of height and width in the place of the convolution's own padding.
 It loses what else the Pad does: other values than zero (of a quantized tensor: than the zero point,
 since padValue is a stored value and a convolution's own padding is real zeros), padding of channels or
-batches, and the padding that the convolution had. A Reshape to the same shape between them keeps it from doing so.
+batches, and the padding that the convolution had. Newer ones lose the paddingMode: what is Reflect or
+Symmetric becomes zeros, in pooling too. A Reshape to the same shape between them keeps it from doing so.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from fusion_engine.workspace import Workspace
 
 __all__ = ["run"]
 
+_WINDOWED = ("Convolution2d", "DepthwiseConvolution2d", "Pooling2d")
+"""Layer types that optimizers fold a Pad into."""
+
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
-    """Put a Reshape before each Convolution2d whose Pad would be folded into it wrongly."""
-    if not release.folds_pads:
+    """Put a Reshape before each layer that a Pad would be folded into wrongly."""
+    if not (release.folds_pads or release.folds_modes):
         return ()
     for key in workspace.order():
-        if workspace.type(key) != "Convolution2d":
+        if workspace.type(key) not in _WINDOWED:
             continue
         source = workspace.source(key, 0)
-        if source is None or workspace.type(source.layer) != "Pad" or not _lost(workspace, key, source.layer):
+        if source is None or workspace.type(source.layer) != "Pad" or not _lost(workspace, key, source.layer, release):
             continue
         info = workspace.info(source)
         if info is None or not info.known:
@@ -43,8 +47,16 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
     return ()
 
 
-def _lost(workspace: Workspace, key: int, pad: int) -> bool:
+def _lost(workspace: Workspace, key: int, pad: int, release: Release) -> bool:
     """Whether folding loses anything."""
+    if (
+        release.folds_modes
+        and workspace.param(pad, "paddingMode") != "Constant"
+        and any(workspace.param(pad, "padList"))
+    ):
+        return True
+    if not release.folds_pads or workspace.type(key) != "Convolution2d":
+        return False
     own = [workspace.param(key, f"pad{side}") for side in ("Left", "Right", "Top", "Bottom")]
     pads: tuple[Any, ...] = workspace.param(pad, "padList")
     channels = channel_axis(workspace.param(key, "dataLayout"), len(pads) // 2)
