@@ -223,6 +223,17 @@ class Workspace:
         nodes = self._nodes
         return any(nodes[source]["type"] == kind for source in self._pred[key])
 
+    def reading(self, keys: Iterable[int], kinds: Collection[str]) -> list[int]:
+        """Those of some layers that read one of these types."""
+        nodes, pred = self._nodes, self._pred
+        found = []
+        for key in keys:
+            for source in pred[key]:
+                if nodes[source]["type"] in kinds:
+                    found.append(key)
+                    break
+        return found
+
     def reads_only(self, key: int, kind: str) -> bool:
         """Whether a layer reads something, and only layers of a type."""
         nodes = self._nodes
@@ -233,12 +244,12 @@ class Workspace:
 
     def only_source(self, key: int) -> Source | None:
         """What feeds a layer whose one input is on slot 0 and whose inputs are all connected; None of any other."""
-        found = self._sources.get(key)
-        if found is None:
-            found = self.inputs(key)
-        if len(found) != 1 or found[0][0] != 0 or self._nodes[key].get("unconnected"):
+        sources = self._pred[key]
+        if len(sources) != 1 or self._nodes[key].get("unconnected"):
             return None
-        return found[0][1]
+        ((source, data),) = sources.items()
+        slots = data["slots"]
+        return Source(source, slots[0][0]) if len(slots) == 1 and slots[0][1] == 0 else None
 
     def recipe(self, key: int) -> Mapping[str, Any] | None:
         """The recipe of a StandIn that this project made, else None."""

@@ -141,6 +141,8 @@ class SimplePatterns:
 
     variants: tuple[Variant, ...]
     known: dict[tuple[str, ...], tuple[Variant, ...]]
+    below: frozenset[str] | None
+    """Layer types of which a root must read one; None where it need not."""
 
     def possible(self, present: frozenset[str]) -> bool:
         """Whether the layer types of a network let any variant lie in it."""
@@ -160,6 +162,8 @@ class SimplePatterns:
     def hopeful(self, workspace: Workspace, roots: Iterable[int]) -> list[int]:
         """Those of the roots at which a variant may lie."""
         at = self.at
+        if self.below is not None:
+            roots = workspace.reading(roots, self.below)
         return [root for root in roots if at(workspace, root)]
 
     def matches(self, workspace: Workspace, root: int) -> list[Match] | None:
@@ -184,7 +188,11 @@ def simple_patterns(compiled: tuple[CompiledPattern, ...]) -> SimplePatterns | N
             return None
         found += variants
     steps = sum(2 * len(variant.steps) + 2 for variant in found)
-    return SimplePatterns(tuple(found), {}) if found and steps <= MAX_STEPS // 4 else None
+    if not found or steps > MAX_STEPS // 4:
+        return None
+    below = [[step.types for step in variant.steps if step.parent == 0 and step.layer] for variant in found]
+    types = frozenset().union(*(types for needed in below for types in needed)) if all(below) else None
+    return SimplePatterns(tuple(found), {}, types)
 
 
 def _variants(pattern: CompiledPattern) -> list[Variant] | None:
