@@ -101,6 +101,8 @@ class Release:
         Whether its optimizer folds a Pad into a Convolution2d also where that comes out wrong.
     folds_modes
         Whether it folds a Pad into a convolution or pooling also where its paddingMode is not Constant.
+    folds_layouts
+        Whether it folds a BatchNormalization into a convolution also where the two differ in dataLayout.
     faults
         Where its reader does otherwise than its schema promises.
     """
@@ -122,6 +124,7 @@ class Release:
     bias_scales: bool
     folds_pads: bool
     folds_modes: bool
+    folds_layouts: bool
     faults: tuple[ReaderFault, ...] = field(repr=False)
 
     @property
@@ -184,6 +187,7 @@ def releases() -> tuple[Release, ...]:
                 form["bias_scales"],
                 form["folds_pads"],
                 form["folds_modes"],
+                form["folds_layouts"],
                 tuple(_fault(fault) for fault in facts["reader"] if _holds(fault, number, numbers)),
             )
         )

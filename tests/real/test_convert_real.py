@@ -399,6 +399,23 @@ def test_modes_of_pads_are_kept_from_the_optimizer(real_armnn: RealArmnn, kind: 
     assert plainly != expected.ravel().tolist()  # why the Reshape is needed
 
 
+@pytest.mark.parametrize("kind", ["conv", "depthwise"])
+@pytest.mark.parametrize("layouts", [("NHWC", "NCHW"), ("NCHW", "NHWC")])
+def test_batch_norms_of_the_other_layout(real_armnn: RealArmnn, kind: str, layouts: tuple[str, str]) -> None:
+    net = Net()
+    x = net.input((1, 2, 2, 2), binding_id=0)
+    identity = np.eye(2).reshape((2, 1, 1, 2) if layouts[0] == "NHWC" else (2, 2, 1, 1))
+    weights = identity if kind == "conv" else np.ones((1, 1, 1, 2))
+    conv = getattr(net, kind)(x, weights, [0.0, 0.0], layout=layouts[0])
+    norm = net.batch_norm(conv, [1, 4], [0, 0], [0, 0], [1, 1], layout=layouts[1], eps=0.0)
+    net.output(norm, binding_id=0)
+    given = np.arange(8.0).reshape(1, 2, 2, 2)
+    expected = (given * np.reshape([1, 4], (1, 1, 1, 2) if layouts[1] == "NHWC" else (1, 2, 1, 1))).ravel().tolist()
+    for release in ("20.08", "23.08"):
+        assert run_one(real_armnn, fe.dumps(net.graph, release=release), release, _0=given) == expected
+    assert run_one(real_armnn, fe.dumps(net.graph), "23.08", _0=given) != expected  # why the Reshape is needed
+
+
 @pytest.mark.parametrize("operand", ["constant", "computed"])
 def test_operands_of_unequal_rank(real_armnn: RealArmnn, operand: str) -> None:
     net = Net()

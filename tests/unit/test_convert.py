@@ -691,6 +691,24 @@ def test_a_pad_of_nothing_stays_whatever_its_mode() -> None:
     assert fed(fe.convert(net.graph, "23.08"), key)[0] == "Pad"
 
 
+@pytest.mark.parametrize("kind", ["conv", "depthwise"])
+@pytest.mark.parametrize("layouts", [("NHWC", "NCHW"), ("NCHW", "NHWC"), ("NHWC", "NHWC"), ("NCHW", "NCHW")])
+@pytest.mark.parametrize("release", ["20.08", "20.11", "23.08"])
+def test_batch_norms_of_the_other_layout(kind: str, layouts: tuple[str, str], release: str) -> None:
+    net = Net()
+    x = net.input((1, 2, 2, 2))
+    weights = {"NHWC": (2, 1, 1, 2), "NCHW": (2, 2, 1, 1)}[layouts[0]] if kind == "conv" else (1, 1, 1, 2)
+    conv = getattr(net, kind)(x, np.ones(weights), layout=layouts[0])
+    key = net.batch_norm(conv, [1, 2], [0, 1], [0, 0], [1, 1], layout=layouts[1], name="bn")
+    net.output(key)
+    found = fe.convert(net.graph, release)
+    apart = layouts[0] != layouts[1] and release != "20.08"
+    assert fed(found, key)[0] == ("Reshape" if apart else net.graph.nodes[conv]["type"])
+    if apart:
+        reshape = found.nodes[named(found, "bn/convolved")]
+        assert (reshape["params"], reshape["outputs"]) == ({"targetShape": (1, 2, 2, 2)}, found.nodes[conv]["outputs"])
+
+
 # Opaque layers
 
 

@@ -15,6 +15,7 @@ from fusion_engine.releases.facts import Release
 from fusion_engine.releases.needs import Obstacle
 from fusion_engine.releases.passes import (
     aliases,
+    batch_norms,
     bias_scales,
     dequantize,
     descriptors,
@@ -49,6 +50,7 @@ PASSES: tuple[Pass, ...] = (
     bias_scales.run,
     ranks.run,
     pads.run,
+    batch_norms.run,
     extras.run,
 )
 """Every step, in order: spellings before DataTypes, computed weights before weights."""

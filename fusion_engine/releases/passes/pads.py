@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import Any
 
 from fusion_engine.folds.conditions import QUANTIZED
-from fusion_engine.network import FrozenDict, Source
 from fusion_engine.releases.facts import Release
 from fusion_engine.releases.needs import Obstacle
-from fusion_engine.releases.passes.added import note_added
+from fusion_engine.releases.passes.added import keep_apart
 from fusion_engine.weights import channel_axis
 from fusion_engine.workspace import Workspace
 
@@ -33,17 +32,10 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
         if workspace.type(key) not in _WINDOWED:
             continue
         source = workspace.source(key, 0)
-        if source is None or workspace.type(source.layer) != "Pad" or not _lost(workspace, key, source.layer, release):
+        if source is None or workspace.type(source.layer) != "Pad":
             continue
-        info = workspace.info(source)
-        if info is None or not info.known:
-            continue
-        name = workspace.names.unique(f"{workspace.name(key) or workspace.type(key)}/padded")
-        workspace.disconnect(key, 0)
-        made = workspace.add("Reshape", name, (info,), FrozenDict(targetShape=info.shape))
-        workspace.connect(source, made, 0)
-        workspace.connect(Source(made, 0), key, 0)
-        note_added(workspace, made, key, 0)
+        if _lost(workspace, key, source.layer, release):
+            keep_apart(workspace, key, "padded")
     return ()
 
 
