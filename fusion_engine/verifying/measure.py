@@ -38,12 +38,15 @@ class Measure:
         The largest difference allowed.
     finite
         Whether there was any finite number to compare.
+    reached
+        Whether the values came to where the layers bend, as far as they can.
     """
 
     difference: float
     unit: str
     tolerance: float
     finite: bool = True
+    reached: bool = True
 
     @property
     def passed(self) -> bool:
@@ -64,7 +67,12 @@ class Measure:
 
 
 def measure(
-    before: Sequence[Array], after: Sequence[Array], info: TensorInfo, tolerance: float | None = None
+    before: Sequence[Array],
+    after: Sequence[Array],
+    info: TensorInfo,
+    tolerance: float | None = None,
+    *,
+    finite_only: bool = False,
 ) -> Measure:
     """Compare a tensor before and after, over several trials.
 
@@ -76,10 +84,15 @@ def measure(
         Of the tensor.
     tolerance
         For floating-point types, instead of that of `TOLERANCES`.
+    finite_only
+        Whether elements are left out that are no finite number before or after.
     """
     kind = info.canonical_type
     floating = kind in TOLERANCES
     xs, ys = ([np.asarray(a, np.float64).reshape(-1) for a in arrays] for arrays in (before, after))
+    if finite_only:
+        both = [np.isfinite(x) & np.isfinite(y) for x, y in zip(xs, ys, strict=True)]
+        xs, ys = ([a[kept] for a, kept in zip(arrays, both, strict=True)] for arrays in (xs, ys))
     largest = [_largest(x) for x in xs]
     overall = max(largest, default=0.0)
     worst, finite = 0.0, False

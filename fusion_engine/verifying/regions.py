@@ -11,15 +11,17 @@ The region of a claim is what lies above it up to the nearest pairs; these, and 
 free inputs. Where both sides give the same whatever the free inputs are, the claim holds if those of
 the pairs above it do: by induction from the Inputs down, the Outputs give the same. Where they differ,
 the free inputs may be too free (a clamp is only superfluous above a layer that never leaves its
-range), so the pairs next above are taken into the region, and again up to `MOST_LEVELS`. A pair that
+range), so the pairs next above are taken into the region, and again up to `MOST_LEVELS`. Where that
+makes the difference go, it must not be because values no longer come to where the region as it was
+first told both sides apart (`fusion_engine.verifying.reach`). A pair that
 holds the same but whose inputs differ is judged by its outputs (weights may have taken up what an
 input lost).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from fusion_engine.engine import LayerRef
@@ -30,6 +32,7 @@ from fusion_engine.verifying.layer import MOST_ELEMENTS, Value
 from fusion_engine.verifying.measure import Measure, measure
 from fusion_engine.verifying.onnxgraph import Array, OnnxGraph, Session, carrier
 from fusion_engine.verifying.pairing import Pairing, value_numbers
+from fusion_engine.verifying.reach import ENOUGH, SCALES, Reach, bends, number
 from fusion_engine.verifying.result import RegionCheck
 from fusion_engine.verifying.trials import Corners, trials
 
@@ -66,6 +69,14 @@ class Checked:
     pair: int
     before: frozenset[int]
     after: frozenset[int]
+
+
+class _Running(NamedTuple):
+    """One side of a region, ready to run: its first output is compared, of the others the reach is watched."""
+
+    session: Session
+    infos: list[TensorInfo]
+    reaches: list[Reach]
 
 
 class _Side:
@@ -235,7 +246,7 @@ class Regions:
             parts = self._parts(claim, opened)
             first = first or parts
             try:
-                result = self._run(claim, parts)
+                result = self._run(claim, parts, first)
             except LayerInexpressible as error:
                 pair = self._pair_of(error.key, opened)
                 if pair is None and isinstance(result, Measure):
@@ -278,13 +289,15 @@ class Regions:
 
     # Running
 
-    def _run(self, claim: _Claim, parts: tuple[_Part, _Part]) -> Measure | str:
-        """The difference of both sides, or why there is none."""
+    def _run(self, claim: _Claim, parts: tuple[_Part, _Part], first: tuple[_Part, _Part]) -> Measure | str:
+        """The difference of both sides, or why there is none. ``first``: the region before it was widened."""
         infos = (output_info(self._before.graph, claim.before), output_info(self._after.graph, claim.after))
         variables: dict[str, TensorInfo] = {}
         corners = Corners()
-        sessions: list[Session] = []
-        for side, part, target in zip((self._before, self._after), parts, (claim.before, claim.after), strict=True):
+        runs: list[_Running] = []
+        for side, part, narrow, target in zip(
+            (self._before, self._after), parts, first, (claim.before, claim.after), strict=True
+        ):
             onnx, known = OnnxGraph(), {}
             for source in sorted(part.cuts, key=lambda s: (side.position[s.layer], s.slot)):
                 name, info = part.cuts[source], output_info(side.graph, source)
@@ -298,21 +311,76 @@ class Regions:
             found = express(onnx, side.graph, part.layers, known)
             if target not in found:
                 raise LayerInexpressible(side.graph, target.layer, f"it has no output {target.slot}")
-            sessions.append(_session(side, target, onnx, found[target]))
+            watched = self._watched(side, narrow, part != narrow, found)
+            names = [found[target].name, *(name for name, _, _ in watched)]
+            session = _session(side, target, onnx, names)
+            runs.append(_Running(session, [info for _, info, _ in watched], [reach for _, _, reach in watched]))
         if infos[0] is None or infos[1] is None or not _alike(*infos):
             return f"{self._what(claim)} {_shown(infos[0])} before and {_shown(infos[1])} after"
+        result = self._tried(claim, runs, infos[0], trials(variables, corners, self._seed))
+        if isinstance(result, str) or not result.passed:
+            return result
+        reaches = [reach for run in runs for reach in run.reaches]
+        if not any(_grows(info, corners) for info in variables.values()):
+            return result  # all that there is was drawn from
+        for scale in SCALES:
+            if all(reach.bounded if scale > ENOUGH else reach.reached for reach in reaches):
+                return result
+            values = trials(variables, corners, self._seed, scale)
+            further = self._tried(claim, runs, infos[0], values, finite_only=True)
+            if isinstance(further, str) or not further.passed:
+                return further
+            result = replace(result, difference=max(result.difference, further.difference))
+        return replace(result, reached=all(reach.bounded for reach in reaches))
+
+    def _watched(
+        self, side: _Side, narrow: _Part, widened: bool, found: Mapping[Source, Value]
+    ) -> list[tuple[str, TensorInfo, Reach]]:
+        """Where values have to come to: what bends, and in a widened region what was drawn freely before it was."""
+        corners: dict[Source, tuple[float, ...]] = {}
+        for source, numbers in bends(side.graph, narrow.layers):
+            corners[source] = corners.get(source, ()) + numbers
+        if widened:
+            seen = Corners()
+            seen.see(side.graph, narrow.layers)
+            widest = max(1.0, *map(abs, seen.numbers))
+            for source in narrow.cuts:
+                corners[source] = (*corners.get(source, ()), -widest, widest)
+        order = sorted(corners, key=lambda s: (side.position[s.layer], s.slot))
+        return [
+            (found[source].name, found[source].info, Reach(corners[source]))
+            for source in order
+            if source in found and found[source].info.canonical_type != "Boolean"
+        ]
+
+    def _tried(
+        self,
+        claim: _Claim,
+        runs: Sequence[_Running],
+        info: TensorInfo,
+        tried: Iterable[dict[str, Array]],
+        finite_only: bool = False,
+    ) -> Measure | str:
+        """The difference of both sides on some values; what is watched takes them in."""
         results: tuple[list[Array], list[Array]] = ([], [])
-        for values in trials(variables, corners, self._seed):
-            for session, found_in in zip(sessions, results, strict=True):
+        seen: list[list[list[Array]]] = [[[] for _ in run.reaches] for run in runs]
+        for values in tried:
+            for run, found_in, watched in zip(runs, results, seen, strict=True):
                 try:
-                    found_in += session.run(values)
+                    found, *others = run.session.run(values)
                 except Exception as error:  # onnxruntime's own classes have no common root but this
                     return f"onnxruntime: {type(error).__name__}: {error}"
+                found_in.append(found)
+                for into, array in zip(watched, others, strict=True):
+                    into.append(array)
         for arrays in results:
-            wrong = next((array.shape for array in arrays if array.shape != infos[0].shape), None)
+            wrong = next((array.shape for array in arrays if array.shape != info.shape), None)
             if wrong is not None:
-                return f"{self._what(claim)} shape {wrong}, its TensorInfo says {infos[0].shape}"
-        return measure(*results, infos[0], self._tolerance)
+                return f"{self._what(claim)} shape {wrong}, its TensorInfo says {info.shape}"
+        for run, watched in zip(runs, seen, strict=True):
+            for reach, of, arrays in zip(run.reaches, run.infos, watched, strict=True):
+                reach.see([number(of, array) for array in arrays])
+        return measure(*results, info, self._tolerance, finite_only=finite_only)
 
     def _what(self, claim: _Claim) -> str:
         return f"{describe(self._before.graph, claim.before.layer)} gives"
@@ -328,6 +396,9 @@ class Regions:
             return RegionCheck((), (), "failed", *measured, reason)
         if not result.finite:
             return RegionCheck((), (), "unverified", *measured, "it gave no finite number to compare")
+        if not result.reached:
+            reason = f"values do not come to where {describe(self._before.graph, claim.before.layer)} could differ"
+            return RegionCheck((), (), "unverified", *measured, reason)
         return RegionCheck((), (), "verified", *measured)
 
     def _checks(self, owner: int, parts: tuple[_Part, _Part], check: RegionCheck) -> Checked:
@@ -345,9 +416,16 @@ class Regions:
         return Checked(whole, owner, frozenset(parts[0].layers), frozenset(parts[1].layers))
 
 
-def _session(side: _Side, target: Source, onnx: OnnxGraph, value: Value) -> Session:
+def _grows(info: TensorInfo, corners: Corners) -> bool:
+    """Whether values of this type can be drawn from a larger range."""
+    return info.canonical_type in FLOATS or (
+        info.canonical_type in ("Signed32", "Signed64") and corners.indices is None
+    )
+
+
+def _session(side: _Side, target: Source, onnx: OnnxGraph, names: Sequence[str]) -> Session:
     try:
-        return onnx.session([value.name])
+        return onnx.session(names)
     except Exception as error:  # onnxruntime's own classes have no common root but this
         text = f"onnxruntime does not take the region: {error}"
         raise LayerInexpressible(side.graph, target.layer, text) from error

@@ -26,7 +26,7 @@ class RegionCheck:
         where the tensor is the region's input itself.
     status
         ``"verified"``: both gave the same on every input, to the tolerance. ``"failed"``: they did not.
-        ``"unverified"``: they could not be run.
+        ``"unverified"``: they could not be run, or not on values on which they could differ.
     difference
         The largest, None where nothing was run.
     unit

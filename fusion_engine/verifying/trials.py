@@ -8,17 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from fusion_engine.network import EMPTY, Network, edges_into, param
+from fusion_engine.network import Network, consumers, edges_into, param
 from fusion_engine.tensor import TensorInfo
+from fusion_engine.verifying.elementwise import EXPRESSIONS as OPERATIONS
 from fusion_engine.verifying.layer import QUANTIZED, limits
 from fusion_engine.verifying.onnxgraph import Array, carrier
+from fusion_engine.verifying.reach import KNEES, constant_range, number
 
 __all__ = ["Corners", "trials"]
 
 _INDEXED = ("Gather", "GatherNd")
-
-_KNEES: dict[str, tuple[float, ...]] = {"HardSwish": (-3.0, 3.0)}
-"""Where activation functions without bounds of their own bend, 0 aside."""
 
 _ELEMENTS = 256
 """Values to draw for every input in each way, where that takes no more than `_MOST_ROUNDS` rounds."""
@@ -32,7 +31,7 @@ class Corners:
     Attributes
     ----------
     numbers
-        Real numbers, sorted: 0; bounds of activations, of scalar Constants, of quantized types.
+        Real numbers, sorted: 0; bounds of activations and of quantized types, the smallest and largest operands.
     indices
         One more than the largest index that may be drawn for integers, None where they are no indices.
     """
@@ -55,14 +54,15 @@ class Corners:
                     self._see_info(info)
             if node["type"] == "Activation":
                 function = param(graph, key, "activationFunction")
-                self._add(*_KNEES.get(function, ()))
+                self._add(*KNEES.get(function, ()))
                 if function == "BoundedReLu":
                     self._add(param(graph, key, "a"), param(graph, key, "b"))
             elif node["type"] == "Constant":
-                tensor = (node.get("constants") or EMPTY).get("input")
-                if tensor is not None and tensor.info.elements == 1:
-                    tensor.require_intact()
-                    self._add(_number(tensor.info, float(tensor.data.reshape(-1)[0])))
+                single = all(info is not None and info.elements == 1 for info in node.get("outputs") or ())
+                if single or any(graph.nodes[use.layer]["type"] in OPERATIONS for use in consumers(graph, key)):
+                    self._add(*constant_range(graph, key))
+            elif node["type"] == "Pad":
+                self._add(float(param(graph, key, "padValue") or 0.0))
             elif node["type"] in _INDEXED:
                 self._see_indexed(graph, key)
 
@@ -71,7 +71,7 @@ class Corners:
 
     def _see_info(self, info: TensorInfo) -> None:
         if info.canonical_type in QUANTIZED and not info.quantization_scales:
-            self._add(*(_number(info, float(stored)) for stored in limits(info)))
+            self._add(*(number(info, float(stored)) for stored in limits(info)))
 
     def _see_indexed(self, graph: Network, key: int) -> None:
         for _, (source, slot) in edges_into(graph, key)[:1]:
@@ -81,13 +81,9 @@ class Corners:
             self.indices = least if self.indices is None else min(self.indices, least)
 
 
-def _number(info: TensorInfo, stored: float) -> float:
-    if info.canonical_type not in QUANTIZED or info.quantization_scales:
-        return stored
-    return info.quantization_scale * (stored - info.quantization_offset)
-
-
-def trials(variables: Mapping[str, TensorInfo], corners: Corners, seed: int) -> Iterator[dict[str, Array]]:
+def trials(
+    variables: Mapping[str, TensorInfo], corners: Corners, seed: int, scale: float = 1.0
+) -> Iterator[dict[str, Array]]:
     """Values for the inputs of a region, as their ONNX tensors have them.
 
     First values around 0, then over a range twice as wide as the corners, then corners and values next to
@@ -101,24 +97,27 @@ def trials(variables: Mapping[str, TensorInfo], corners: Corners, seed: int) -> 
         Of the region.
     seed
         Of the random numbers.
+    scale
+        By which numbers of floating-point types and integers that are no indices are multiplied.
     """
     smallest = min((info.elements for info in variables.values()), default=0)
     rounds = min(-(-_ELEMENTS // max(smallest, 1)), _MOST_ROUNDS) if variables else 0
     if not variables:
         yield {}
-    for number in range(rounds):
+    for turn in range(rounds):
         for way in range(3):
-            random = np.random.default_rng([seed, number, way])
-            yield {name: _drawn(random, info, corners, way) for name, info in variables.items()}
+            random = np.random.default_rng([seed, turn, way])
+            yield {name: _drawn(random, info, corners, way, scale) for name, info in variables.items()}
 
 
-def _drawn(random: np.random.Generator, info: TensorInfo, corners: Corners, way: int) -> Array:
+def _drawn(random: np.random.Generator, info: TensorInfo, corners: Corners, way: int, scale: float) -> Array:
     kind, shape = info.canonical_type, info.shape
     if kind == "Boolean":
         return np.asarray(random.integers(0, 2, shape), np.float32)
     if kind in ("Signed32", "Signed64"):
-        low, high = (-100, 101) if corners.indices is None else (0, max(corners.indices, 1))
-        return np.asarray(random.integers(low, high, shape), carrier(info))
+        if corners.indices is not None:
+            return np.asarray(random.integers(0, max(corners.indices, 1), shape), carrier(info))
+        return _integers(random, info, corners, way, scale)
     if kind in QUANTIZED:
         return _quantized(random, info, corners, way)
     near = _beside(corners.numbers)
@@ -126,15 +125,26 @@ def _drawn(random: np.random.Generator, info: TensorInfo, corners: Corners, way:
     values = random.uniform(-widest, widest, shape) if way == 1 else random.normal(0.0, 1.0, shape)
     if way == 2:
         values = _strewn(random, values, near)
+    values = values * scale
     narrow: np.dtype[Any] = np.dtype(np.float16 if kind == "Float16" else np.float32)
     largest = float(np.finfo(narrow).max)
     found: Array = np.clip(values, -largest, largest).astype(narrow).astype(np.float32)
     return found
 
 
+def _integers(random: np.random.Generator, info: TensorInfo, corners: Corners, way: int, scale: float) -> Array:
+    whole = [round(value) for value in corners.numbers]
+    widest = 2 * max(map(abs, whole)) if way == 1 else 0
+    values = random.integers(-max(widest, 100), max(widest, 100) + 1, info.shape)
+    if way == 2:
+        values = _strewn(random, values, np.array([value + step for value in whole for step in (0, -1, 1)]))
+    most = 2**31 - 1 if carrier(info) == np.int32 else 2**63 - 1024  # float64 holds both
+    return np.asarray(np.clip(np.asarray(values, np.float64) * scale, -most, most)).astype(carrier(info))
+
+
 def _beside(numbers: Iterable[float]) -> Array:
     """Numbers, and for each one a little below and one a little above."""
-    return np.array([value + step for value in numbers for step in (0.0, -0.01, 0.01)])
+    return np.array([value + step * max(1.0, abs(value)) for value in numbers for step in (0.0, -0.01, 0.01)])
 
 
 def _strewn(random: np.random.Generator, values: float | Array, special: Array) -> Array:

@@ -162,6 +162,26 @@ def test_what_a_clamp_needs_to_know_is_looked_up_above_it() -> None:
         checked(net.graph, rule_of(dropped, 'Activation[activationFunction == "ReLu"]{?}'), status)
 
 
+def test_a_relu_of_what_is_too_small_to_be_seen_is_still_one() -> None:
+    """A square never is below 0, however far one goes; a ReLu over it is superfluous."""
+    net = Net()
+    square = net.activation(net.activation(net.input((1, 8)), "Linear", 1e-3, 0.0), "Square", name="square")
+    relu = net.activation(square, name="relu")
+    last = net.activation(relu, "Abs", name="last")
+    net.output(last)
+    assert fe.verify(net.graph, rewired(net.graph, last, 0, square)).status == "verified"
+
+
+@pytest.mark.parametrize("bound", [3.4028234663852886e38, float("inf")])
+def test_a_bound_that_no_number_reaches_is_none(bound: float) -> None:
+    net = Net()
+    clamp = net.activation(net.input((1, 8)), "BoundedReLu", bound, 0.0, name="clamp")
+    net.output(clamp)
+    after = net.graph.copy()
+    after.nodes[clamp]["params"] = after.nodes[clamp]["params"].with_(activationFunction="ReLu")
+    assert fe.verify(net.graph, after).status == "verified"
+
+
 def test_a_layer_that_takes_up_what_another_lost_is_judged_by_its_output() -> None:
     """A factor moves from below a convolution into its weights: what feeds it is not the same, what it gives is."""
     random = np.random.default_rng(2)
@@ -478,6 +498,86 @@ def test_a_quantized_clamp_is_met_at_its_corners() -> None:
         found = checked(net.graph, rule_of(dropped, "Activation"), status)
         assert found.regions[0].unit == "quanta"
         assert found.regions[0].difference == (2.0 if status == "failed" else 1.0)
+
+
+def shrunk(how: str, by: float, net: Net, x: int) -> int:
+    """The input, made smaller."""
+    if how == "conv":
+        return net.conv(x, np.full((1, 1, 1, 1), by), None, name="small")
+    if how == "norm":
+        return net.batch_norm(x, [0.3], [by], [0.0], [1.0], name="small")
+    if how == "constant":
+        return net.binary("Multiplication", x, net.constant([[[[by]]]]), name="small")
+    return net.activation(x, "Linear", by, 0.0, name="small")
+
+
+@pytest.mark.parametrize("by", [1.0, 0.1, 1e-2, 1e-6, 1e-9])
+@pytest.mark.parametrize("how", ["conv", "norm", "linear", "constant"])
+@pytest.mark.parametrize("function", ["BoundedReLu", "TanH"])
+def test_what_is_dropped_under_small_numbers_is_caught(how: str, by: float, function: str) -> None:
+    """Where the inputs are small, nothing shows: they must not be."""
+    net = Net()
+    small = shrunk(how, by, net, net.input((1, 2, 2, 1)))
+    bounds = (6.0, -6.0) if function == "BoundedReLu" else (1.0, 1.0)
+    last = net.activation(net.activation(small, function, *bounds, name="clamp"), "Abs", name="last")
+    net.output(last)
+    assert fe.verify(net.graph, rewired(net.graph, last, 0, small)).status == "failed"
+
+
+@pytest.mark.parametrize("by", [1.0, 0.1, 1e-6])
+def test_what_is_dropped_below_a_small_number_in_one_region_is_caught(by: float) -> None:
+    """The convolution is in no pair: it is within the region from the start."""
+    net = Net()
+    x = net.input((1, 2, 2, 1))
+    clamp = net.activation(shrunk("conv", by, net, x), "BoundedReLu", 6.0, -6.0, name="clamp")
+    net.output(net.activation(clamp, "Abs", name="last"))
+    other = Net()
+    x = other.input((1, 2, 2, 1))
+    other.output(other.activation(other.activation(x, "Linear", by, 0.0, name="other"), "Abs", name="last"))
+    found = fe.verify(net.graph, other.graph)
+    assert next(layer.type for layer in found.regions[0].before if layer.type != "Constant") == "Convolution2d"
+    assert found.status == "failed"
+
+
+def test_where_values_cannot_come_to_a_bound_nothing_is_said() -> None:
+    """A root does grow, but no number has one as large as the bound; that it ends nowhere is not seen."""
+    net = Net()
+    root = net.activation(net.activation(net.input((1, 8)), "Abs"), "Sqrt", name="root")
+    last = net.activation(net.activation(root, "BoundedReLu", 1e25, -1e25, name="clamp"), "Abs", name="last")
+    net.output(last)
+    found = fe.verify(net.graph, rewired(net.graph, last, 0, root))
+    assert found.status == "unverified"
+    assert "values do not come to where" in (found.regions[0].reason or "")
+
+
+def bounded_by(net: Net, x: int, bound: Any) -> int:
+    kind = net.data_type
+    if isinstance(bound, tuple):
+        return net.activation(x, "BoundedReLu", *bound, name="bound")
+    return net.binary("Minimum", x, net.constant([bound], kind), name="bound")
+
+
+@pytest.mark.parametrize(
+    ("data_type", "bound"),
+    [
+        ("Float32", (2e6, -2e6)),
+        ("Float32", (1e20, -1e20)),
+        ("Float32", [2e6]),
+        ("Float32", [5e3, 6e3, 4e3, 7e3]),
+        ("Float32", [9e9, 8e9, 7e9, 6e9]),
+        ("Signed32", [1000]),
+        ("Signed32", [2_000_000]),
+        ("Signed32", [2_000_000_000]),
+        ("Signed32", [5000, 6000, 4000, 7000]),
+    ],
+)
+def test_bounds_far_away_are_met(data_type: str, bound: Any) -> None:
+    net = Net(data_type=data_type)
+    x = net.input((1, 4))
+    last = net.reshape(bounded_by(net, x, bound), (4,), name="last")
+    net.output(last)
+    assert fe.verify(net.graph, rewired(net.graph, last, 0, x)).status == "failed"
+    assert fe.verify(net.graph, net.graph.copy()).status == "verified"
 
 
 def test_another_quantization_is_another_tensor() -> None:
