@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
+from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from fusion_engine.language.sources import Source
     from fusion_engine.network import Network
 
-__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile", "readings_json"]
+__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile", "json_text", "readings_json"]
 
 REPORT_VERSION = 1
 
@@ -234,4 +235,11 @@ class Report:
 
     def text(self) -> str:
         r"""The JSON text, ASCII only: a byte of a name that is no UTF-8 is a lone surrogate ``\udcXX``."""
-        return json.dumps(self.as_json(), indent=2) + "\n"
+        return json_text(self.as_json())
+
+
+def json_text(document: Mapping[str, Any]) -> str:
+    """Indented JSON. It is put together piece by piece: the list of all pieces takes many times the text's memory."""
+    text = StringIO()
+    json.dump(document, text, indent=2)
+    return f"{text.getvalue()}\n"

@@ -11,6 +11,8 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from fusion_engine.report import json_text
+
 __all__ = ["SUFFIXES", "rendered", "suffix_of"]
 
 SUFFIXES = (".json", ".jsonl", ".csv", ".xml", ".html")
@@ -34,7 +36,7 @@ def rendered(document: Mapping[str, Any], suffix: str) -> str:
         One of `SUFFIXES`.
     """
     if suffix == ".json":
-        return json.dumps(document, indent=2) + "\n"
+        return json_text(document)
     if suffix == ".jsonl":
         return "".join(json.dumps(model) + "\n" for model in document["models"])
     if suffix == ".csv":
