@@ -8,13 +8,17 @@ and saved the file, and a user's own ``block:1/`` is never taken for one. Consta
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 from zlib import crc32
 
+import networkx as nx
+
 from fusion_engine.folds import Refused
-from fusion_engine.match.binding import Match
-from fusion_engine.network import Network
-from fusion_engine.workspace import Workspace
+
+if TYPE_CHECKING:
+    from fusion_engine.match.binding import Match
+    from fusion_engine.network import Network
+    from fusion_engine.workspace import Workspace
 
 __all__ = ["Group", "apply", "check", "group_of", "is_grouped", "prefix"]
 
@@ -76,7 +80,7 @@ def group_of(name: str) -> Group | None:
 
 def is_grouped(workspace: Workspace | Network, key: int) -> bool:
     """Whether a layer is in a group: later ``into`` and ``group`` rules leave it alone."""
-    graph = workspace.graph if isinstance(workspace, Workspace) else workspace
+    graph = workspace if isinstance(workspace, nx.DiGraph) else workspace.graph
     return group_of(graph.nodes[key].get("name", "")) is not None
 
 
