@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from dataclasses import field as kept
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -73,6 +74,9 @@ class Needs:
 
     graph: Network
     found: dict[tuple[str, Need], list[int]]
+    _named: dict[tuple[int, ...], tuple[tuple[int, ...], tuple[str, ...]]] = kept(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def obstacles(self, release: Release, *, numbering: bool = True, written: bool = False) -> tuple[Obstacle, ...]:
         """What a release lacks.
@@ -106,9 +110,14 @@ class Needs:
             if lack is not None:
                 lacking.setdefault(lack, {}).update(dict.fromkeys(keys))
         for (reason, first), concerned in lacking.items():
-            layers = tuple(sorted(concerned))
-            found.append(Obstacle(reason, first, layers, tuple(describe(graph, key) for key in layers)))
+            found.append(Obstacle(reason, first, *self._places(tuple(sorted(concerned)))))
         return tuple(found)
+
+    def _places(self, layers: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[str, ...]]:
+        """Layers and how messages name them: one object for all releases, since reports keep them."""
+        if layers not in self._named:
+            self._named[layers] = (layers, tuple(describe(self.graph, key) for key in layers))
+        return self._named[layers]
 
 
 def needs_of(graph: Network) -> Needs:
