@@ -397,6 +397,15 @@ def test_what_has_no_other_spelling_is_refused(kind: str, params: dict[str, Any]
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize("data_type", ["Signed32", "Signed64"])
+@pytest.mark.parametrize("operation", ["Neg", "Sqrt"])
+def test_unary_operations_on_whole_numbers_become_no_activation(operation: str, data_type: str) -> None:
+    net = Net(data_type=data_type)
+    net.output(net.layer("ElementwiseUnary", net.input((1, 3)), params={"operation": operation}, name="u"))
+    with pytest.raises(fe.ConversionError, match="ElementwiseUnary that is a layer type that the release writes"):
+        fe.convert(net.graph, "20.08")
+
+
 def test_squared_differences() -> None:
     net = Net()
     x, y = net.input((1, 2)), net.input((1, 2))
@@ -555,6 +564,26 @@ def test_fills(release: str, expected: str) -> None:
     assert types(found) == (["Constant", "Fill", "Output"] if expected == "Fill" else ["Constant", "Output"])
     if expected == "Constant":
         assert found.nodes[key]["constants"]["input"].data.tolist() == [[2.5, 2.5]]
+
+
+@pytest.mark.parametrize("value", [65520.0, 1e6, -1e6])
+def test_a_fill_that_overflows_is_refused(value: float) -> None:
+    net = Net()
+    shape = net.constant([1, 2], "Signed32")
+    key = net.layer("Fill", shape, outputs=[TensorInfo((1, 2), "Float16")], params={"value": value}, name="f")
+    net.output(key)
+    with pytest.raises(fe.ConversionError, match="beyond what its DataType holds") as caught:
+        fe.convert(net.graph, "20.08")
+    assert {obstacle.layers for obstacle in caught.value.obstacles} == {(key,)}
+    assert fe.convert(net.graph, "22.02").nodes[key]["type"] == "Fill"
+
+
+def test_infinite_fills_are_no_overflow() -> None:
+    net = Net()
+    shape = net.constant([1, 2], "Signed32")
+    key = net.layer("Fill", shape, outputs=[TensorInfo((1, 2), "Float16")], params={"value": float("-inf")})
+    net.output(key)
+    assert np.isneginf(fe.convert(net.graph, "20.08").nodes[key]["constants"]["input"].data).all()
 
 
 def test_a_fill_with_ones_stays() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from fusion_engine.network import EMPTY, FrozenDict
@@ -12,9 +14,15 @@ from fusion_engine.workspace import Workspace
 
 __all__ = ["run"]
 
+_OVERFLOW = "a Fill with a value beyond what its DataType holds, of which no Constant can be made"
+
 
 def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
-    """Make Constants of Fills that the release does not read; of a known shape, Float32 or Float16."""
+    """Make Constants of Fills that the release does not read; of a known shape, Float32 or Float16.
+
+    A value that overflows there is refused: what it becomes is not said, and backends differ.
+    """
+    refused = []
     for key in workspace.order():
         if workspace.type(key) != "Fill":
             continue
@@ -23,9 +31,15 @@ def run(workspace: Workspace, release: Release) -> tuple[Obstacle, ...]:
         info = (*workspace.outputs(key), None)[0]
         if info is None or not info.known or info.data_type not in FLOATS:
             continue
-        tensor = Tensor(info, np.full(info.shape, workspace.param(key, "value"), info.dtype))
+        value = float(workspace.param(key, "value"))
+        if math.isfinite(value) and abs(value) > float(np.finfo(info.dtype).max):
+            refused.append(key)
+            continue
+        tensor = Tensor(info, np.full(info.shape, value, info.dtype))
         fed = [workspace.disconnect(key, slot).layer for slot, _ in workspace.inputs(key)]
         workspace.unset(key, "overrides", "unconnected")
         workspace.set(key, type="Constant", params=EMPTY, constants=FrozenDict(input=tensor))
         workspace.drop_unused(fed)
-    return ()
+    if not refused:
+        return ()
+    return (Obstacle(_OVERFLOW, None, tuple(refused), tuple(map(workspace.describe, refused))),)

@@ -2,8 +2,8 @@
 
 Deprecated types and their successors (`fusion_engine.spellings`), and types that say with other words
 what a newer one says: Transpose as the Permute with the inverse mapping, a Reduce that takes the mean
-as Mean, square root, negation and absolute value as Activations. All are exact. A spelling that the
-release reads is never changed.
+as Mean, square root, negation and absolute value as Activations (not of Signed32 or Signed64, which no
+backend's Activation takes). All are exact. A spelling that the release reads is never changed.
 """
 
 from __future__ import annotations
@@ -62,16 +62,23 @@ def spelled(workspace: Workspace, key: int) -> Iterator[tuple[str, FrozenDict]]:
         entry = _entry(old)
         if all(said[field] == value for field, value in entry.items()):
             yield old, _descriptor(old, said)
-    if kind == "ElementwiseUnary" and said["operation"] in _ACTIVATIONS:
+    if kind == "ElementwiseUnary" and said["operation"] in _ACTIVATIONS and not _whole(workspace, key):
         function, a = _ACTIVATIONS[said["operation"]]
         yield "Activation", FrozenDict(activationFunction=function, a=a, b=0.0)
-    elif kind == "Abs":
+    elif kind == "Abs" and not _whole(workspace, key):
         yield "Activation", FrozenDict(activationFunction="Abs", a=0.0, b=0.0)
     elif kind == "Reduce" and said["reduceOperation"] == "Mean":
         yield "Mean", FrozenDict(axis=said["axis"], keepDims=said["keepDims"])
     elif kind == "Transpose":
         mappings = said["dimMappings"]
         yield "Permute", FrozenDict(dimMappings=tuple(sorted(range(len(mappings)), key=lambda dim: mappings[dim])))
+
+
+def _whole(workspace: Workspace, key: int) -> bool:
+    """Whether a layer computes whole numbers, which no backend's Activation takes."""
+    source = workspace.source(key, 0)
+    info = None if source is None else workspace.info(source)
+    return info is not None and info.data_type.startswith("Signed")
 
 
 def _entry(old: str) -> dict[str, str]:
