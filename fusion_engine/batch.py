@@ -296,7 +296,8 @@ def converting(release: str) -> Change:
         from fusion_engine import convert, equal
 
         aimed = convert(graph, release)
-        kept = aimed.graph["dialect"] == graph.graph["dialect"] and not _untagged(graph) and equal(aimed, graph)
+        loads = "storage" not in graph.graph and not _untagged(graph)
+        kept = loads and aimed.graph["dialect"] == graph.graph["dialect"] and equal(aimed, graph)
         return aimed, not kept
 
     return change

@@ -34,6 +34,7 @@ __all__ = [
     "FrozenDict",
     "Network",
     "Source",
+    "Storage",
     "Use",
     "bare_copy",
     "complete_params",
@@ -90,6 +91,28 @@ class Source(NamedTuple):
 
     layer: int
     slot: int
+
+
+class Storage(NamedTuple):
+    """What in a file real readers abort on, though it says clearly enough what is meant.
+
+    ``graph["storage"]`` has it, of the file that a network was read from, where there is such; a file that
+    is written has none of it. Every layer has a key, which is its index in the file.
+
+    Attributes
+    ----------
+    unnamed
+        Layers without a layerName; an empty one is a name.
+    misplaced
+        Layers that read another layer whose index is no position in the file, or that of an Output:
+        readers take the index for a position and look for an output slot there.
+    first
+        Whether the layer at the first position has the index 0.
+    """
+
+    unnamed: tuple[int, ...] = ()
+    misplaced: tuple[int, ...] = ()
+    first: bool = True
 
 
 class Use(NamedTuple):

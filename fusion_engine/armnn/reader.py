@@ -21,7 +21,7 @@ from fusion_engine.armnn.files import MappedFile, StrPath, open_model
 from fusion_engine.armnn.sharing import Sharing
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, UnsupportedLayerError
-from fusion_engine.network import EMPTY, FrozenDict, Network, default_params, new_network
+from fusion_engine.network import EMPTY, FrozenDict, Network, Storage, default_params, inside, new_network
 from fusion_engine.schema import LayerType, Schema, Table, schema
 from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo
 
@@ -120,6 +120,7 @@ def _read_in_columns(buffer: Buffer, mapped: MappedFile | None) -> Network | Non
         reader.bind(root)
         if not layers.sources_first:
             reader.require_acyclic()
+        reader.note_storage()
     except (Unusual, ModelError):
         return None
     return reader.graph
@@ -251,6 +252,7 @@ class _Reader:
         self.graph: Network = new_network(facts.dialect)
         self.connections: list[tuple[int, int, int, int]] = []
         self.sharing = Sharing(decoder)
+        self.unnamed: list[int] = []
 
     def read(self, layers: list[Union], root: dict[str, Any]) -> Network:
         for number, layer in enumerate(layers):
@@ -266,6 +268,7 @@ class _Reader:
         self._connect()
         self.bind(root)
         self.require_acyclic()
+        self.note_storage()
         return self.graph
 
     def _index(self, layer: Union) -> int:
@@ -284,6 +287,8 @@ class _Reader:
         name = base.get("layerName", "")
         self.decoder.place = f"layer {key} {name!r}"
         self.sharing.count(len(name))
+        if "layerName" not in base:
+            self.unnamed.append(key)
         if key in self.graph:
             raise self.decoder.fault(f"another layer has the index {key} too")
         attributes: dict[str, Any] = {"type": kind.name, "name": name}
@@ -392,6 +397,23 @@ class _Reader:
                 seen.add(found[0])
                 keys.append(found[0])
             graph.graph["inputs" if kind == "Input" else "outputs"] = tuple(keys)
+
+    def note_storage(self) -> None:
+        """Note what real readers abort on; the network's nodes are in the order of the file."""
+        nodes, _, fed = inside(self.graph)
+        keys = list(nodes)
+        misplaced: list[int] = []
+        if keys != list(range(len(keys))):
+            for key, node in nodes.items():
+                if node["type"] != "Output" and not all(self._slot_at(keys, source) for source in fed[key]):
+                    misplaced.append(key)
+        found = Storage(tuple(sorted(self.unnamed)), tuple(sorted(misplaced)), not keys or keys[0] == 0)
+        if found != Storage():
+            self.graph.graph["storage"] = found
+
+    def _slot_at(self, keys: list[int], position: int) -> bool:
+        """Whether there is a layer with an output slot at a position of the file."""
+        return position < len(keys) and bool(self.graph.nodes[keys[position]]["outputs"])
 
     def require_acyclic(self) -> None:
         """Raise ModelError where layers feed each other in a cycle."""

@@ -83,6 +83,7 @@ def convert(graph: Network, release: str) -> Network:
 
 def _convert(graph: Network, target: Release) -> Network:
     workspace = Workspace(graph)
+    workspace.graph.graph.pop("storage", None)  # it is about the file that was read
     opened, notes = open_opaque(workspace)
     fault = opaque.to_dialect(workspace, "current")
     if fault is not None:

@@ -103,6 +103,8 @@ class Release:
         Whether it folds a Pad into a convolution or pooling also where its paddingMode is not Constant.
     folds_layouts
         Whether it folds a BatchNormalization into a convolution also where the two differ in dataLayout.
+    zero_first
+        Whether its reader aborts where the first layer of a file does not have the index 0.
     faults
         Where its reader does otherwise than its schema promises.
     """
@@ -125,6 +127,7 @@ class Release:
     folds_pads: bool
     folds_modes: bool
     folds_layouts: bool
+    zero_first: bool
     faults: tuple[ReaderFault, ...] = field(repr=False)
 
     @property
@@ -188,6 +191,7 @@ def releases() -> tuple[Release, ...]:
                 form["folds_pads"],
                 form["folds_modes"],
                 form["folds_layouts"],
+                form["zero_first"],
                 tuple(_fault(fault) for fault in facts["reader"] if _holds(fault, number, numbers)),
             )
         )

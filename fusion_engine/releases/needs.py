@@ -12,7 +12,7 @@ from dataclasses import field as kept
 from functools import cache
 from typing import Any, NamedTuple
 
-from fusion_engine.network import EMPTY, Network, default_value, describe, edges_into
+from fusion_engine.network import EMPTY, Network, Storage, default_value, describe, edges_into
 from fusion_engine.releases.facts import WEIGHT_TYPES, ReaderFault, Release, releases, since
 from fusion_engine.schema import LayerType, Schema, Table, schema
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -88,7 +88,8 @@ class Needs:
         numbering
             Whether the network's dialect counts, too: else it is going to be that of the release.
         written
-            Whether it is about the file that `save` writes, which gives every constant its payload's type.
+            Whether it is about the file that `save` writes, not about that which was read: every constant
+            gets its payload's type, every layer a name, and layers are stored in order.
         """
         graph = self.graph
         found = []
@@ -100,6 +101,8 @@ class Needs:
             found.append(
                 Obstacle("its inputIds and outputIds are binding ids, and the reader takes them as indices", "20.02")
             )
+        if not written:
+            found += _stored(graph, release)
         lacking: dict[tuple[str, str | None], dict[int, None]] = {}
         for (kind, need), keys in self.found.items():
             lack = None
@@ -118,6 +121,22 @@ class Needs:
         if layers not in self._named:
             self._named[layers] = (layers, tuple(describe(self.graph, key) for key in layers))
         return self._named[layers]
+
+
+def _stored(graph: Network, release: Release) -> Iterator[Obstacle]:
+    """What a reader aborts on in the file that a network was read from."""
+    storage = graph.graph.get("storage")
+    if not isinstance(storage, Storage):
+        return
+    for layers, reason in (
+        (storage.unnamed, "a layer without a layerName, which readers crash on"),
+        (storage.misplaced, "a layer whose input readers look for at a position where no layer with outputs is stored"),
+    ):
+        present = tuple(key for key in layers if key in graph)
+        if present:
+            yield Obstacle(reason, None, present, tuple(describe(graph, key) for key in present))
+    if release.zero_first and not storage.first:
+        yield Obstacle("the layer with index 0 is not the first of the file, and the reader aborts on that")
 
 
 def needs_of(graph: Network) -> Needs:

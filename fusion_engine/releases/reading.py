@@ -51,7 +51,8 @@ def loads_in(graph: Network, *, written: bool = False) -> tuple[Reading, ...]:
         The network.
     written
         Look at the file that `save` writes, not at the one that the network was loaded from: constants
-        without their payload's type, which no release reads, get it when they are written.
+        without their payload's type, which no release reads, get it when they are written, layers without
+        a name an empty one, and all an order in which readers find them.
 
     Returns
     -------

@@ -7,6 +7,7 @@ files that both run as they are, and converted files stay within that. Quantized
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import permutations
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ from fusion_engine.tensor import Tensor, TensorInfo
 from tests.real.test_corpus import BY_FILE, FILES, digests, release_of
 from tests.support.evaluate import layer_values
 from tests.support.nets import Net
-from tests.support.real_armnn import Output, RealArmnn
+from tests.support.real_armnn import ArmnnFailed, Output, RealArmnn
+from tests.unit.test_reader import stored
 
 LARGEST = {"float32": 3.4e-6, "float16": 6.2e-5}
 """The largest difference of the two engines, in an output of values up to 6 and up to 0.5."""
@@ -503,6 +505,30 @@ def test_the_table_of_the_docs() -> None:
     assert {row[0] for row in rows if row[3].startswith("refused: ")} == set(REFUSED_BY_20_08)
     stuck = {Path(row[0]).stem for row in rows if row[3].startswith("does not run")}
     assert stuck == {*PARSED_ONLY, "mobilenet_v2_035_96_embedder_fp16"}
+
+
+def parses(real_armnn: RealArmnn, data: bytes, release: str) -> bool:
+    try:
+        return bool(real_armnn.parse(data, release)["ok"])
+    except ArmnnFailed:
+        return False
+
+
+@pytest.mark.parametrize("order", list(permutations(range(4))))
+def test_the_order_of_layers_that_readers_abort_on(real_armnn: RealArmnn, order: tuple[int, ...]) -> None:
+    data = stored(order)
+    loads = {reading.release: reading.loads for reading in fe.loads_in(fe.loads(data))}
+    assert {release: parses(real_armnn, data, release) for release in ("20.08", "23.08")} == {
+        release: loads[release] for release in ("20.08", "23.08")
+    }
+
+
+@pytest.mark.parametrize("release", ["20.08", "23.08"])
+def test_layers_without_names_crash_readers(real_armnn: RealArmnn, release: str) -> None:
+    data = stored((0, 1, 2, 3), (2,))
+    assert not parses(real_armnn, data, release)
+    assert [reading.release for reading in fe.loads_in(fe.loads(data)) if reading.loads] == []
+    assert parses(real_armnn, fe.dumps(fe.loads(data), release=release), release)
 
 
 def test_names_given(real_armnn: RealArmnn) -> None:

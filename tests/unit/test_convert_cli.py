@@ -14,6 +14,7 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.cli import main
 from tests.support.nets import Net
+from tests.support.rawfile import layer, pack, slot_in, slot_out
 
 
 def good() -> bytes:
@@ -109,6 +110,28 @@ def test_untagged_and_renumbered_files_are_changed(models: Path, capsys: pytest.
     assert main(["convert", "old.armnn", "--release", "19.11", "--out", "new"]) == 0
     assert main(["convert", "old.armnn", "--release", "20.02", "--out", "newer"]) == 0
     assert fe.load("newer/old.armnn").graph["feature_versions"] == (1, 0, 0)
+
+
+@pytest.mark.parametrize(("order", "unnamed"), [((0, 1, 2), (1,)), ((1, 0, 2), ()), ((2, 0, 1), ())])
+def test_files_that_readers_abort_on_are_changed(
+    models: Path, capsys: pytest.CaptureFixture[str], order: tuple[int, ...], unnamed: tuple[int, ...]
+) -> None:
+    layers = [
+        layer("Input", 0, [], [slot_out()]),
+        layer("Activation", 1, [slot_in(0)], [slot_out()], name=None if unnamed else "relu", descriptor={"a": 1.0}),
+        layer("Output", 2, [slot_in(1)]),
+    ]
+    versions = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
+    data = pack([layers[key] for key in order], inputIds=[0], outputIds=[0], featureVersions=versions)
+    Path("odd.armnn").write_bytes(data)
+    assert main(["convert", "odd.armnn", "--release", "23.08", "--out", "new", "--report", "r.json"]) == 0
+    assert "odd.armnn: converted" in capsys.readouterr().out
+    written = Path("new/odd.armnn").read_bytes()
+    assert written == fe.dumps(fe.loads(data), release="23.08") != data
+    assert "23.08" in report_of("r.json")["models"][0]["loads_in"]
+    assert not next(one for one in fe.loads_in(fe.loads(data)) if one.release == "23.08").loads
+    assert main(["convert", "new/odd.armnn", "--release", "23.08", "--out", "again"]) == 0
+    assert "unchanged" in capsys.readouterr().out
 
 
 def test_dry_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:

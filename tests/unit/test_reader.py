@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import fusion_engine as fe
-from fusion_engine.armnn import files
+from fusion_engine.armnn import bulk, files
 from fusion_engine.errors import ModelError, UnsupportedLayerError
+from fusion_engine.network import Storage
 from fusion_engine.schema import Schema, compiled, schema
 from fusion_engine.tensor import DTYPES, PAYLOADS
 from tests.support.encode import Encoder, Tagged
@@ -433,3 +434,46 @@ def test_what_else_a_file_may_be(data: bytes, kind: str) -> None:
 def test_an_empty_file() -> None:
     with pytest.raises(ModelError, match=r"^the file is empty$"):
         fe.loads(b"")
+
+
+# What real readers abort on
+
+
+def stored(order: tuple[int, ...], unnamed: tuple[int, ...] = ()) -> bytes:
+    """Input 0 -> Activation 1 -> Activation 2 -> Output 3, in an order, some without names."""
+    names = {key: None if key in unnamed else f"layer {key}" for key in range(4)}
+    layers = [
+        layer("Input", 0, [], [slot_out()], name=names[0]),
+        layer("Activation", 1, [slot_in(0)], [slot_out()], name=names[1], descriptor=RELU),
+        layer("Activation", 2, [slot_in(1)], [slot_out()], name=names[2], descriptor=RELU),
+        layer("Output", 3, [slot_in(2)], name=names[3]),
+    ]
+    versions = {"bindingIdsScheme": 1, "weightsLayoutScheme": 1, "constantTensorsAsInputs": 1}
+    return pack([layers[key] for key in order], inputIds=[0], outputIds=[0], featureVersions=versions)
+
+
+@pytest.mark.parametrize("fewest", [1, 64], ids=["in columns", "plainly"])
+@pytest.mark.parametrize(
+    ("order", "unnamed", "expected"),
+    [
+        ((0, 1, 2, 3), (), None),
+        ((0, 2, 1, 3), (), None),
+        ((0, 1, 3, 2), (), None),
+        ((0, 3, 1, 2), (), Storage(misplaced=(2,))),
+        ((3, 0, 1, 2), (), Storage(misplaced=(1,), first=False)),
+        ((1, 0, 2, 3), (), Storage(first=False)),
+        ((0, 1, 2, 3), (0, 3), Storage(unnamed=(0, 3))),
+        ((0, 1, 2, 3), (2,), Storage(unnamed=(2,))),
+    ],
+)
+def test_storage(
+    monkeypatch: pytest.MonkeyPatch, fewest: int, order: tuple[int, ...], unnamed: tuple[int, ...], expected: Any
+) -> None:
+    monkeypatch.setattr(bulk, "FEWEST_LAYERS", fewest)
+    graph = fe.loads(stored(order, unnamed))
+    assert graph.graph.get("storage") == expected
+    assert "storage" not in fe.loads(fe.dumps(graph)).graph
+
+
+def test_indices_beyond_the_file_are_misplaced() -> None:
+    assert fe.loads(chain()).graph["storage"] == Storage(misplaced=(4,), first=False)

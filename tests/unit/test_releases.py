@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import fusion_engine as fe
-from fusion_engine.network import FrozenDict, Network
+from fusion_engine.network import FrozenDict, Network, Storage
 from fusion_engine.releases.facts import WEIGHT_TYPES, Release, find_release, release_names, releases, since
 from fusion_engine.releases.needs import MOST_NAMED, needs_of
 from fusion_engine.schema import schema, slot_facts
@@ -371,6 +371,26 @@ def test_untagged_constants_are_written_with_their_type() -> None:
     net.output(net.layer("Constant", outputs=[tensor.info], constants={"input": tensor}))
     assert next(one for one in fe.loads_in(net.graph, written=True) if one.loads).release == "20.05"
     assert loading(fe.loads(fe.dumps(net.graph)))[0] == "20.05"
+
+
+@pytest.mark.parametrize(
+    ("storage", "words", "last"),
+    [
+        (Storage(unnamed=(1,)), "a layer without a layerName, which readers crash on: layer 1 'relu'", None),
+        (Storage(misplaced=(1,)), "at a position where no layer with outputs is stored: layer 1 'relu'", None),
+        (Storage(first=False), "the layer with index 0 is not the first of the file", "20.08"),
+        (Storage(unnamed=(7,)), None, "24.08"),
+    ],
+)
+def test_how_a_file_is_stored(storage: Storage, words: str | None, last: str | None) -> None:
+    net = Net(feature_versions=(1, 0, 0))
+    net.output(net.activation(net.input((1, 2)), name="relu"))
+    net.graph.graph["storage"] = storage
+    assert (loading(net.graph) or [None])[-1] == last
+    assert words is None or any(words in text for text in told(net.graph, "24.08"))
+    assert all(one.loads for one in fe.loads_in(net.graph, written=True) if "20.02" <= one.release < "seed")
+    assert "storage" not in fe.convert(net.graph, "20.08").graph
+    assert net.graph.graph["storage"] is storage
 
 
 @pytest.mark.parametrize(("outputs", "first", "last"), [(1, "21.08", "23.05"), (3, "23.08", "24.08")])
