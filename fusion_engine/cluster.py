@@ -1,7 +1,7 @@
 """Many models on many machines: the workers of a Dask cluster (extra ``dask``).
 
-Dask carries the jobs to the workers and does those of a lost worker again; as often as its setting
-``distributed.scheduler.allowed-failures`` says, then the model has failed. A job is plain data, so a worker needs this
+Dask carries the jobs to the workers and does those of a lost worker again, as often as its setting
+``distributed.scheduler.allowed-failures`` says; what it gives up is tried once more by itself. A job is plain data, so a worker needs this
 package, and to reach models and results by the same paths or URLs.
 """
 
@@ -22,6 +22,7 @@ from uuid import uuid4
 
 from fusion_engine import __version__
 from fusion_engine.batch import Job
+from fusion_engine.console import counted
 from fusion_engine.errors import FusionEngineError, OutputError
 from fusion_engine.report import ModelReport
 from fusion_engine.storage import scratch
@@ -116,7 +117,11 @@ class Cluster:
 
 
 class _Crowd:
-    """The jobs of a run: those that wait, those that the cluster has, those that are done."""
+    """The jobs of a run: those that wait, those that the cluster has, those that are done.
+
+    Dask blames every job that a lost worker had, also one that only waited there. So a job that it gives up is a
+    suspect, and is done once more when nothing else is.
+    """
 
     def __init__(
         self,
@@ -132,6 +137,8 @@ class _Crowd:
         self._timeout = timeout
         self._jobs = jobs
         self._waiting = deque(range(len(jobs)))
+        self._suspects: deque[int] = deque()
+        self._by_itself: set[int] = set()
         self._futures: dict[int, Any] = {}
         self._ended: SimpleQueue[int] = SimpleQueue()
         self._run = uuid4().hex
@@ -144,20 +151,26 @@ class _Crowd:
         self._heard(report)
 
     def employ(self) -> None:
-        """Send jobs, as many as the cluster has use for."""
+        """Send jobs, as many as the cluster has use for; at last the suspects, each by itself."""
         while self._waiting and len(self._futures) < self._most:
-            number = self._waiting.popleft()
-            future = self._client.submit(
-                _do,
-                __version__,
-                self._task,
-                self._jobs[number],
-                self._timeout,
-                key=f"fusion-engine-{self._run}-{number}",
-                pure=False,
-            )
-            self._futures[number] = future
-            future.add_done_callback(lambda _, number=number: self._ended.put(number))
+            self._send(self._waiting.popleft())
+        if self._suspects and not self._futures:
+            number = self._suspects.popleft()
+            self._by_itself.add(number)
+            self._send(number)
+
+    def _send(self, number: int) -> None:
+        future = self._client.submit(
+            _do,
+            __version__,
+            self._task,
+            self._jobs[number],
+            self._timeout,
+            key=f"fusion-engine-{self._run}-{number}{'-again' if number in self._by_itself else ''}",
+            pure=False,
+        )
+        self._futures[number] = future
+        future.add_done_callback(lambda _: self._ended.put(number))
 
     def wait(self) -> None:
         """Wait until a job has ended, or the cluster with all its workers."""
@@ -176,6 +189,9 @@ class _Crowd:
         try:
             report: ModelReport = future.result()
         except Exception as error:
+            if _lost_workers(error) and number not in self._by_itself:
+                self._suspects.append(number)
+                return
             report = _failed(self._jobs[number], _reason(error))
         self._finish(number, report)
 
@@ -192,10 +208,11 @@ class _Crowd:
             self._give_up(f"the cluster has had no worker for {PATIENCE:g} seconds: start some, and run it again")
 
     def _give_up(self, reason: str, *numbers: int) -> None:
-        for number in sorted((*numbers, *self._futures, *self._waiting)):
+        for number in sorted((*numbers, *self._futures, *self._waiting, *self._suspects)):
             self._finish(number, _failed(self._jobs[number], reason))
         self._futures.clear()
         self._waiting.clear()
+        self._suspects.clear()
 
     def dismiss(self) -> None:
         """Take back what is not done."""
@@ -208,13 +225,18 @@ def _failed(job: Job, reason: str) -> ModelReport:
     return ModelReport(job.path, "failed", error=f"{job.path}: {reason}")
 
 
-def _reason(error: Exception) -> str:
+def _lost_workers(error: Exception) -> int:
+    """How many workers Dask has lost over a job, where that is why it gave the job up; else 0."""
     from distributed import KilledWorker
 
-    if isinstance(error, KilledWorker):
-        times = error.allowed_failures + 1
-        last = error.last_worker.address
-        return f"{times} workers were lost while they did it, the last at {last} (there was too little memory, perhaps)"
+    return int(error.allowed_failures) + 1 if isinstance(error, KilledWorker) else 0
+
+
+def _reason(error: Exception) -> str:
+    lost = _lost_workers(error)
+    if lost:
+        hint = "(there was too little memory, perhaps)"
+        return f"{counted(lost, 'worker')} in turn were lost while they did it and nothing else {hint}"
     return f"it could not be done on the cluster: {_words(error)}"
 
 
