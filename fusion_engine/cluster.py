@@ -1,8 +1,8 @@
 """Many models on many machines: the workers of a Dask cluster (extra ``dask``).
 
 Dask carries the jobs to the workers and does those of a lost worker again, as often as its setting
-``distributed.scheduler.allowed-failures`` says; what it gives up is tried once more by itself. A job is plain data, so a worker needs this
-package, and to reach models and results by the same paths or URLs.
+``distributed.scheduler.allowed-failures`` says; what it gives up is tried once more by itself. A job is plain data,
+so a worker needs this package, and to reach models and results by the same paths or URLs.
 """
 
 from __future__ import annotations
