@@ -147,7 +147,7 @@ def _fastest(
 def _peers(results: Results) -> Iterator[Claim]:
     section = results.get("peers 10000", {})
     parts: list[tuple[str, Mapping[str, Measured], str, tuple[str, ...], tuple[str, ...]]] = [
-        ("search", results.get("match 10000", {}), "ours-match", MATCHERS, ("match",)),
+        ("search", results.get("match 10000", {}), "ours-match", MATCHERS, ()),
         ("fold in memory", section, "ours-batch-norm", FOLDERS, ("fuse",)),
         ("fold from file to file", section, "ours-batch-norm", FILES, ()),
     ]

@@ -414,7 +414,7 @@ def weights(mebibytes: int) -> Network:
 
 
 def large_weights(mebibytes: int) -> Network:
-    """A chain of three convolutions with batch norms, and fully connected layers of 32 MiB of random weights each."""
+    """A chain of three convolutions with batch norms, then fully connected layers of 32 MiB of random weights each."""
     graph = chain(9)
     last, (end,) = 9, graph.graph["outputs"]
     graph.remove_edge(last, end)
@@ -423,7 +423,7 @@ def large_weights(mebibytes: int) -> Network:
     key = end
     rows = HEIGHT * WIDTH * CHANNELS
     params = FrozenDict(biasEnabled=False, transposeWeightsMatrix=True)
-    for number in range(max(mebibytes // 32, 1)):
+    for number in range(max(mebibytes // 32, 1) + 1):
         columns = size if number else rows
         key += 1
         held = FrozenDict(weights=Tensor.of(random.random((size, columns), np.float32)))
