@@ -43,8 +43,8 @@ TEXT = """# Benchmarks
 
 Written by `python -m benchmarks.run --write`. {machine}
 
-Each run is a fresh process; numbers are the median over {repeats} of them, all tools in turn. *ms* are the stages' own wall
-time without process start and imports, *CPU ms* the same in processor time, *peak* the process's largest resident
+Each run is a fresh process; numbers are the median over {repeats} of them, all tools in turn. *ms* are the stages' own
+wall time without process start and imports, *CPU ms* the same in processor time, *peak* the process's largest resident
 memory. Ratios are wall times to the first row. Arm NN's stages are deserialize, Optimize for CpuRef and serialize, on
 the very same `.armnn`; ONNX and PyTorch get the same network layer by layer. Of every tool that folds, the number of
 layers left and the outputs were held against the workload's; one that leaves others says so instead of a time. So
