@@ -146,6 +146,12 @@ class RuleError(FusionEngineError):
         self.others: tuple[RuleError, ...] = ()
         super().__init__(reason)
 
+    def __copy__(self) -> RuleError:
+        """Another error that says the same; libraries that teach exceptions to pickle change what copying does."""
+        made = type(self)(self.reason)
+        made.__dict__.update(self.__dict__)
+        return made
+
     @property
     def excerpt(self) -> str:
         """The line of the fault and, below it, a caret at its column; empty where there is no place."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import copy
+import copyreg
 import pickle
 from dataclasses import FrozenInstanceError
 from typing import Any
@@ -184,6 +185,16 @@ def test_an_error_of_a_shared_vocabulary_bears_the_name_of_its_own_rule() -> Non
 
     assert [error.rule for error in (error("one"), error("two"))] == ["one", "two"]
     assert error("one") is not error("one")
+
+
+def test_errors_are_copied_whatever_others_have_registered_for_exceptions() -> None:
+    with pytest.raises(RuleError) as caught:
+        FusingRule("Softmax{", name="one")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(copyreg.dispatch_table, RuleError, lambda error: (lambda: error, ()))
+    XX
+    assert again is not caught.value
+    assert (str(again), again.rule) == (str(caught.value), "one")
 
 
 @pytest.mark.parametrize(("text", "column"), [("", 1), ("  ", 3), ("# nothing", 10)])
