@@ -192,7 +192,7 @@ def test_errors_are_copied_whatever_others_have_registered_for_exceptions() -> N
         FusingRule("Softmax{", name="one")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(copyreg.dispatch_table, RuleError, lambda error: (lambda: error, ()))
-    XX
+        again = copy.copy(caught.value)
     assert again is not caught.value
     assert (str(again), again.rule) == (str(caught.value), "one")
 
