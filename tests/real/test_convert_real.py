@@ -498,6 +498,7 @@ def test_there_and_back(corpus: Path, file: str) -> None:
     assert fe.dumps(new, release=own) == fe.dumps(fe.convert(graph, own))
 
 
+@pytest.mark.usefixtures("corpus")
 def test_the_table_of_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "convert.md").read_text("utf-8")
     rows = [line.strip("| ").split(" | ") for line in page.splitlines() if ".armnn | " in line]
