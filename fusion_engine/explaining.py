@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from fusion_engine.engine import Fusion, LayerRef, Refusal, fuse
 from fusion_engine.group import is_grouped
-from fusion_engine.language.pattern import PatternElement, PatternGroup, PatternItem, PatternLayer
+from fusion_engine.language.pattern import PatternItem, PatternLayer, parts_of
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import Matcher, Miss, StepLimitError, compile_rule
 from fusion_engine.match import explain as missed_at
@@ -245,18 +245,11 @@ def _told(rule: FusingRule, workspace: Workspace, root: int, miss: Miss) -> Near
 
 def _alternatives(rule: FusingRule, pattern: PatternLayer) -> tuple[str, ...]:
     """The types of the layers of a pattern that are tried where one of them is, in order, each once."""
-    stack: list[PatternElement | PatternItem] = [root for roots in rule.patterns for root in roots]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, PatternItem):
-            layers = [choice for choice in node.choices if isinstance(choice, PatternLayer)]
-            if any(layer is pattern for layer in layers):
-                return tuple(dict.fromkeys(layer.type for layer in layers))
-            stack.extend(node.choices)
-        elif isinstance(node, PatternLayer):
-            stack.extend(node.inputs or ())
-        elif isinstance(node, PatternGroup):
-            stack.extend(node.items)
+    for part in parts_of(root for roots in rule.patterns for root in roots):
+        choices = part.choices if isinstance(part, PatternItem) else ()
+        layers = [choice for choice in choices if isinstance(choice, PatternLayer)]
+        if any(layer is pattern for layer in layers):
+            return tuple(dict.fromkeys(layer.type for layer in layers))
     return (pattern.type,)
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fusion_engine import FusingRule, LayerRef
-from fusion_engine.language.pattern import PatternElement, PatternGroup, PatternItem, PatternLayer
+from fusion_engine.language.pattern import PatternLayer, parts_of
 from fusion_engine.match import Match, StepLimitError, compile_rule
 from fusion_engine.network import Network
 from fusion_engine.workspace import Workspace
@@ -77,18 +77,8 @@ def search(graph: Network, rule: FusingRule, undecided: list[str] | None = None)
 
 def _named_layers(rule: FusingRule) -> dict[int, PatternLayer]:
     """The named layers of a rule's patterns by id."""
-    found: dict[int, PatternLayer] = {}
-    pending: list[PatternElement | PatternItem] = [root for roots in rule.patterns for root in roots]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, PatternItem):
-            pending.extend(node.choices)
-        elif isinstance(node, PatternGroup):
-            pending.extend(node.items)
-        elif isinstance(node, PatternLayer):
-            found[node.id] = node
-            pending.extend(node.inputs or ())
-    return found
+    parts = parts_of(root for roots in rule.patterns for root in roots)
+    return {part.id: part for part in parts if isinstance(part, PatternLayer)}
 
 
 def _place(workspace: Workspace, match: Match, named: dict[int, PatternLayer]) -> Place:

@@ -10,6 +10,7 @@ for the recursion that Python's own comparison, hash and repr need.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -28,6 +29,7 @@ __all__ = [
     "PatternLayer",
     "Side",
     "Test",
+    "parts_of",
 ]
 
 
@@ -171,3 +173,17 @@ class PatternItem(_Node):
     low: int
     high: int | None
     span: Span
+
+
+def parts_of(roots: Iterable[PatternLayer]) -> Iterator[PatternElement | PatternItem]:
+    """Every part of patterns, however deep they nest; in no promised order."""
+    pending: list[PatternElement | PatternItem] = list(roots)
+    while pending:
+        part = pending.pop()
+        yield part
+        if isinstance(part, PatternItem):
+            pending.extend(part.choices)
+        elif isinstance(part, PatternGroup):
+            pending.extend(part.items)
+        elif isinstance(part, PatternLayer):
+            pending.extend(part.inputs or ())

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple, TypeAlias
 from fusion_engine.errors import FuseError
 from fusion_engine.language.pattern import (
     AnyInput,
-    PatternElement,
     PatternGroup,
     PatternItem,
     PatternLayer,
+    parts_of,
 )
 from fusion_engine.language.tree import Span
 from fusion_engine.match.binding import Edge, Match
@@ -204,19 +204,11 @@ def types_of(pattern: PatternLayer) -> frozenset[str]:
 
 
 def _programs(root: PatternLayer) -> dict[int, Program]:
-    found: dict[int, Program] = {}
-    pending: list[PatternElement | PatternItem] = [root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, PatternItem):
-            pending.extend(node.choices)
-        elif isinstance(node, PatternGroup):
-            pending.extend(node.items)
-        elif isinstance(node, PatternLayer):
-            if node.constraint is not None:
-                found[node.id] = compile_constraint(node.constraint)
-            pending.extend(node.inputs or ())
-    return found
+    return {
+        part.id: compile_constraint(part.constraint)
+        for part in parts_of([root])
+        if isinstance(part, PatternLayer) and part.constraint is not None
+    }
 
 
 class _Run:
