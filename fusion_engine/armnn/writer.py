@@ -198,6 +198,38 @@ def _build(graph: Network) -> _Built:
     return _Built(head, blocks.blocks)
 
 
+def count_tables(graph: Network) -> int:
+    """How many tables the Verifier counts in the file of a network that can be written."""
+    with paused():
+        writer = _Writer(graph, schema(graph.graph.get("dialect", "current")), _Blocks())
+        writer.head()
+    return writer.tables
+
+
+def tables_at_most(graph: Network) -> int:
+    """No fewer than `count_tables` says, in a fraction of the time."""
+    slots = sum(len(data["slots"]) for _, _, data in graph.edges(data=True))
+    return _ROOT_TABLES + _SLOT_TABLES * slots + sum(_layer_tables_at_most(node) for _, node in graph.nodes(data=True))
+
+
+_ROOT_TABLES, _LAYER_TABLES, _SLOT_TABLES, _TENSOR_TABLES = 2, 16, 2, 3
+"""Tables at most, but for those in lists: of the root; of a layer without slots and tensors, whatever its type; of an
+input slot with its TensorInfo; of a member tensor with TensorInfo and payload."""
+
+
+def _layer_tables_at_most(node: Mapping[str, Any]) -> int:
+    """Of a layer, but for its input slots."""
+    found = _LAYER_TABLES + 2 * len(node.get("outputs") or ()) + _TENSOR_TABLES * len(node.get("constants") or ())
+    pending = [node.get("params") or EMPTY]
+    while pending:
+        for value in pending.pop().values():
+            if isinstance(value, Mapping):
+                pending.append(value)
+            elif isinstance(value, (tuple, list)):
+                found += len(value)
+    return found
+
+
 @dataclass
 class _Template:
     """Layers that differ in numbers, names, TensorInfos and data only: their piece, and what each has in its holes."""

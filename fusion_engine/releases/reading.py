@@ -10,7 +10,7 @@ from fusion_engine.errors import FuseError
 from fusion_engine.network import Network, describe, edges_into
 from fusion_engine.releases.facts import Release, releases
 from fusion_engine.releases.needs import Obstacle, needs_of
-from fusion_engine.validation import blaming
+from fusion_engine.validation import blaming, validate
 
 __all__ = ["Reading", "cautions_of", "loads_in"]
 
@@ -43,6 +43,7 @@ def loads_in(graph: Network, *, written: bool = False) -> tuple[Reading, ...]:
     """What every release of Arm NN makes of a network as it stands.
 
     It is about files and readers, not about backends: a layer that no backend runs loads all the same.
+    A file of more than 1,000,000 tables loads nowhere: the FlatBuffers Verifier of every release refuses it.
     What keeps a network from being written at all (`validate` tells) is not looked at.
 
     Parameters
@@ -76,11 +77,21 @@ def loads_in(graph: Network, *, written: bool = False) -> tuple[Reading, ...]:
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
         raise FuseError(f"a network is a networkx.DiGraph, not {type(graph).__name__}: load one with load()")
     with blaming(graph, "cannot be held against releases"):
-        needs = needs_of(graph)
+        needs, size = needs_of(graph), _size_of(graph)
         return tuple(
-            Reading(release.name, needs.obstacles(release, written=written), cautions_of(graph, release))
+            Reading(release.name, needs.obstacles(release, written=written) + size, cautions_of(graph, release))
             for release in releases()
         )
+
+
+def _size_of(graph: Network) -> tuple[Obstacle, ...]:
+    """What the Verifier of every release has against a file with so many tables."""
+    from fusion_engine.armnn import writer
+
+    most = writer.MOST_TABLES
+    if writer.tables_at_most(graph) <= most or validate(graph) or (tables := writer.count_tables(graph)) <= most:
+        return ()
+    return (Obstacle(f"its file has {tables:,} tables, and the reader takes at most {most:,}: split the network"),)
 
 
 def cautions_of(graph: Network, release: Release) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import fusion_engine as fe
+from fusion_engine.armnn import writer
 from fusion_engine.network import FrozenDict, Network, Storage
 from fusion_engine.releases.facts import WEIGHT_TYPES, Release, find_release, release_names, releases, since
 from fusion_engine.releases.needs import MOST_NAMED, needs_of
@@ -545,3 +546,30 @@ def test_release_is_hashable_and_shown_short() -> None:
     release: Release = find_release("20.08")
     assert hash(release)
     assert len(repr(release)) < 400
+
+
+def test_a_file_of_too_many_tables_loads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = fe.convert(activation_net(activationFunction="ReLu").graph, "20.08")
+    count = writer.count_tables(graph)
+    assert count == 2 + (4 + 2) + (4 + 1 + 2) + (4 + 1)  # root and versions; Input; Activation; Output
+    monkeypatch.setattr(writer, "MOST_TABLES", count)
+    before = fe.loads_in(graph)
+    assert next(one.release for one in before if one.loads) == "20.02"
+    monkeypatch.setattr(writer, "MOST_TABLES", count - 1)
+    for former, one in zip(before, fe.loads_in(graph, written=True), strict=True):
+        *others, last = one.obstacles
+        assert tuple(others) == former.obstacles
+        assert str(last) == (
+            f"its file has {count} tables, and the reader takes at most {count - 1}: split the network"
+        )
+        assert last.layers == ()
+
+
+def test_what_cannot_be_written_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`loads_in` leaves to `validate` what it has against a network."""
+    graph = activation_net(activationFunction="ReLu").graph
+    del graph.nodes[2]["binding_id"]
+    assert fe.validate(graph)
+    before = fe.loads_in(graph)
+    monkeypatch.setattr(writer, "MOST_TABLES", 1)
+    assert fe.loads_in(graph) == before

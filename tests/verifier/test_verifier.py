@@ -109,6 +109,7 @@ def test_tables_are_counted_as_the_verifier_counts_them(dialect: str, monkeypatc
         monkeypatch.setattr(writer, "MOST_TABLES", count - 1)
         with pytest.warns(fe.ReaderLimitWarning, match=f"the file has {count:,} tables"):
             fe.dumps(graph)
+        assert writer.count_tables(graph) == count <= writer.tables_at_most(graph)
 
 
 def test_the_limit_is_the_verifiers_own() -> None:
