@@ -77,7 +77,7 @@ def _child(folder: str) -> None:
     _warm_up()
     triple, default = fe.FusingRule(TRIPLE, into="Triple"), fe.load_rules("armnn")
     one, hundred = _rules("batch-norm"), _rules("batch-norm+99")
-    _matches(Workspace(chain(300)), triple)
+    _matches(Workspace(chain(300), reading=True), triple)
     fe.fuse(chain(300), hundred)
     _counted("unit", lambda: [_unit() for _ in range(UNITS)])
     for layers in (SMALL, LARGE):
@@ -85,7 +85,7 @@ def _child(folder: str) -> None:
         _counted(f"load {layers}", lambda model=model: _walk(fe.load(model)))
         graph = fe.load(model)
         _walk(graph)
-        _counted(f"search {layers}", lambda graph=graph: _matches(Workspace(graph), triple))
+        _counted(f"search {layers}", lambda graph=graph: _matches(Workspace(graph, reading=True), triple))
         _counted(f"fuse {layers}", lambda graph=graph: fe.fuse(graph, default))
         if layers == LARGE:
             _counted("1 rule", lambda graph=graph: fe.fuse(graph, one))

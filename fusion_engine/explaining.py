@@ -141,7 +141,7 @@ def explain(
     fused = fuse(graph, chosen)
     fusions: tuple[Fusion, ...] = fused.graph["fusions"]
     refusals: tuple[Refusal, ...] = fused.graph["refusals"]
-    before, after = Workspace(graph), Workspace(fused)
+    before, after = Workspace(graph, reading=True), Workspace(fused, reading=True)
     return tuple(_explained(rule, before, after, fusions, refusals, layer) for rule in chosen)
 
 
@@ -191,7 +191,7 @@ def _explained(
 
 def misses(graph: Network, rule: FusingRule) -> tuple[NearMiss, ...]:
     """Where a rule's pattern nearly lies on a network, whatever could be fused there; the nearest first."""
-    workspace = Workspace(graph)
+    workspace = Workspace(graph, reading=True)
     matcher = compile_rule(rule)
     found = []
     for root in _roots(workspace, matcher):

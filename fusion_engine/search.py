@@ -58,7 +58,7 @@ def search(graph: Network, rule: FusingRule, undecided: list[str] | None = None)
     StepLimitError
         Where there is such a root and no ``undecided``.
     """
-    workspace = Workspace(graph)
+    workspace = Workspace(graph, reading=True)
     matcher = compile_rule(rule)
     named = _named_layers(rule)
     for root in workspace.order():

@@ -69,10 +69,20 @@ def common_layout(graph: Network) -> str | None:
 class Workspace:
     """A copy of a network with cached look-ups and the edits that keep them right.
 
+    Parameters
+    ----------
+    graph
+        The network; it stays as it is.
+    reading
+        Whether nothing will be edited: then the network itself is looked at instead of a copy, and must stay as it is
+        meanwhile.
+
     Attributes
     ----------
     graph
         The copy. Read it freely; change it through the methods here only.
+    inside
+        Its own dicts: see `fusion_engine.network.inside`.
     layout
         The layout common to the network when the work began (see `common_layout`).
     names
@@ -86,11 +96,11 @@ class Workspace:
         What a kind of rewrite notes for its later rewrites of the same run, by its own key.
     """
 
-    def __init__(self, graph: Network) -> None:
-        self.graph: Network = bare_copy(graph)
-        self._nodes, self._succ, self._pred = inside(self.graph)
+    def __init__(self, graph: Network, *, reading: bool = False) -> None:
+        self.graph: Network = graph if reading else bare_copy(graph)
+        self.inside = self._nodes, self._succ, self._pred = inside(self.graph)
         self.layout = common_layout(graph)
-        self._counts = Counter([node.get("name", "") for node in self._nodes.values()])
+        self._counts = Counter(() if reading else [node.get("name", "") for node in self._nodes.values()])
         self.names = Names(self._counts)
         self.revision = 0
         self.changes: list[int] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from fusion_engine.language.pattern import PatternGroup, PatternLayer
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match.binding import Edge, Match
 from fusion_engine.match.machine import CompiledPattern, Miss, StepLimitError, Steps, compile_patterns
-from fusion_engine.match.simple import SimplePatterns, simple_patterns
+from fusion_engine.match.simple import LEFT, SimplePatterns, lay_chain, simple_patterns
 from fusion_engine.workspace import Workspace
 
 __all__ = ["Edge", "Match", "Matcher", "Miss", "StepLimitError", "compile_rule", "explain"]
@@ -59,6 +59,19 @@ class Matcher:
         """
         found = None if self.simple is None or miss is not None else self.simple.matches(workspace, root)
         return self._machine(workspace, root, miss) if found is None else iter(found)
+
+    def first(self, workspace: Workspace, roots: Iterable[int]) -> Iterator[Match]:
+        """The first match at each of some roots that has one, in their order; raises as `matches` does."""
+        chain = () if self.simple is None else self.simple.only
+        if not chain:
+            firsts = (next(self.matches(workspace, root), None) for root in roots)
+            yield from (match for match in firsts if match is not None)
+            return
+        keys = list(roots)
+        for root, found in zip(keys, lay_chain(workspace, chain, keys), strict=True):
+            match = next(self._machine(workspace, root, None), None) if found is LEFT else found
+            if match is not None:
+                yield match
 
     def _machine(self, workspace: Workspace, root: int, miss: Miss | None) -> Iterator[Match]:
         """The same, by the machine, lazily."""

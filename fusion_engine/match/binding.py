@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from fusion_engine.network import Source
@@ -18,8 +17,7 @@ class Edge(NamedTuple):
     input_slot: int
 
 
-@dataclass(frozen=True)
-class Match:
+class Match(NamedTuple):
     """One complete binding of a pattern at a root.
 
     Attributes
@@ -45,13 +43,3 @@ class Match:
     constants: tuple[int, ...]
     inputs: tuple[Edge, ...]
     bound: tuple[tuple[int, int], ...]
-
-    @classmethod
-    def of(
-        cls, root: int, layers: tuple[int, ...], inputs: tuple[Edge, ...], bound: tuple[tuple[int, int], ...]
-    ) -> Match:
-        """A match without kept layers and Constants; in a third of the time, since there is one for each rewrite."""
-        match = object.__new__(cls)
-        fields = {"root": root, "layers": layers, "kept": (), "constants": (), "inputs": inputs, "bound": bound}
-        object.__setattr__(match, "__dict__", fields)
-        return match

@@ -13,7 +13,7 @@ inputs, is left to the machine.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -25,7 +25,7 @@ from fusion_engine.match.values import is_of_params
 from fusion_engine.network import Source
 from fusion_engine.workspace import Workspace
 
-__all__ = ["SimplePatterns", "Variant", "simple_patterns"]
+__all__ = ["LEFT", "SimplePatterns", "Variant", "lay_chain", "simple_patterns"]
 
 MOST_VARIANTS = 64
 """Of a pattern; one that stands for more is no simple one."""
@@ -40,6 +40,13 @@ _MAY_SWAP = COMMUTATIVE | {"ElementwiseBinary"}
 
 _Taker: TypeAlias = "PatternLayer | AnyInput | None"
 _Pending: TypeAlias = "tuple[tuple[Any, int, int, bool], ...]"
+
+_Link: TypeAlias = "tuple[int, str, bool, frozenset[str], PatternLayer, Program | None]"
+"""A step of a chain: id and type of the pattern layer, whether a layer of that very type is surely meant by it, the
+types that a layer may have, the pattern layer and its condition. A plain tuple, since these unpack fastest."""
+
+LEFT = Match(-1, (), (), (), (), ())
+"""Stands for a root that is left to the machine."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +91,8 @@ class Variant:
     """One way in which a pattern may lie; ``steps`` in pattern order, the root first."""
 
     steps: tuple[_Step, ...]
-    chain: bool = False
-    """Whether it is one layer below the other, each with one data input, down to one that leaves its inputs open."""
+    chain: tuple[_Link, ...] = ()
+    """The steps where it is one layer below the other, each with one data input, down to one that leaves its open."""
 
     def needs_of(self, present: frozenset[str]) -> bool:
         """Whether there are layers of the types that its steps need."""
@@ -169,14 +176,20 @@ class SimplePatterns:
     def matches(self, workspace: Workspace, root: int) -> list[Match] | None:
         """The matches at a root in order, equal ones once; None where the root is left to the machine."""
         found: list[Match] = []
+        variants = self.variants if self.only else self.at(workspace, root)
         try:
-            for variant in self.at(workspace, root):
+            for variant in variants:
                 match = _bind(workspace, variant, root)
                 if match is not None and match not in found:
                     found.append(match)
         except Unfit:
             return None
         return found
+
+    @property
+    def only(self) -> tuple[_Link, ...]:
+        """The chain that is all there is to match; nothing where there is more."""
+        return self.variants[0].chain if len(self.variants) == 1 else ()
 
 
 def simple_patterns(compiled: tuple[CompiledPattern, ...]) -> SimplePatterns | None:
@@ -204,7 +217,7 @@ def _variants(pattern: CompiledPattern) -> list[Variant] | None:
         if len(steps) > MOST_VARIANTS or len(stack) > MOST_VARIANTS:
             return None
         if not pending:
-            found.append(Variant(steps, _is_chain(steps)))
+            found.append(Variant(steps, _chain(steps)))
             if len(found) > MOST_VARIANTS:
                 return None
             continue
@@ -222,14 +235,18 @@ def _variants(pattern: CompiledPattern) -> list[Variant] | None:
     return found
 
 
-def _is_chain(steps: tuple[_Step, ...]) -> bool:
+def _chain(steps: tuple[_Step, ...]) -> tuple[_Link, ...]:
+    """The steps of a variant that is a chain; none of any other."""
+    links = []
     for number, step in enumerate(steps):
         layer, last = step.layer, number + 1 == len(steps)
         if layer is None or layer.kept or step.swapped or "Constant" in step.types or step.parent != number - 1:
-            return False
+            return ()
         if (step.low, step.high) != ((-1, None) if last else (1, 1)):
-            return False
-    return True
+            return ()
+        plain = layer.type != "StandIn" and not layer.result
+        links.append((layer.id, layer.type, plain, step.types, layer, step.program))
+    return tuple(links)
 
 
 def _placed(
@@ -263,7 +280,10 @@ def _placed(
 def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     """The match of a variant at a root, if it lies there; raises `Unfit`."""
     if variant.chain:
-        return _bind_chain(workspace, variant, root)
+        (found,) = lay_chain(workspace, variant.chain, (root,))
+        if found is LEFT:
+            raise Unfit
+        return found
     binding = _Binding(workspace)
     at = root, 0
     for step in variant.steps:
@@ -280,34 +300,53 @@ def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     return _match(workspace, variant, root, where, binding.edges)
 
 
-def _bind_chain(workspace: Workspace, variant: Variant, root: int) -> Match | None:
-    """`_bind` of a chain."""
-    keys: list[int] = []
-    bound: list[tuple[int, int]] = []
+def lay_chain(workspace: Workspace, links: tuple[_Link, ...], roots: Iterable[int]) -> Iterator[Match | None]:
+    """The match of a chain at each root; None where it does not lie there, `LEFT` where that is left to the machine.
+
+    Nearly every layer of a chain has one connection, on slot 0, which is its data input whatever its type: of
+    these nothing but the graph's own dicts is looked at.
+    """
+    nodes, _, pred = workspace.inside
+    data_inputs = workspace.data_inputs
+    last, names = links[-1], tuple([link[0] for link in links])
+    conditions = any(link[-1] is not None for link in links)
     where: dict[int, tuple[int, int]] = {}
-    key, slot = root, 0
-    for step in variant.steps:
-        layer = step.layer
-        assert layer is not None
-        kind = workspace.type(key)
-        if kind not in step.types:
-            return None
-        if (kind != layer.type or kind == "StandIn" or layer.result) and not is_type(workspace, layer, key):
-            return None
-        where[layer.id] = key, slot
-        if step.program is not None and step.program.failure(workspace, where.__getitem__) is not None:
-            return None
-        keys.append(key)
-        bound.append((layer.id, key))
-        inputs = workspace.data_inputs(key)
-        if step.low == 1:
-            if len(inputs) != 1:
-                return None
-            key, slot = inputs[0][1]
-    if len(set(keys)) != len(keys) or len(inputs) > MOST_EDGES:
-        raise Unfit
-    edges = [Edge(source, key, number) for number, source in inputs if source.layer not in keys]
-    return Match.of(root, tuple(keys), tuple(edges), tuple(bound))
+    for root in roots:
+        source: tuple[int, int] = (root, 0)
+        inputs: tuple[tuple[int, Source], ...] | None = None  # of the last layer, None where it is ``source`` alone
+        keys: list[int] = []
+        for link in links:
+            identity, name, plain, types, layer, program = link
+            key = source[0]
+            kind = nodes[key]["type"]
+            if (kind != name or not plain) and (kind not in types or not is_type(workspace, layer, key)):
+                break
+            keys.append(key)
+            if conditions:
+                where[identity] = source
+                if program is not None and program.failure(workspace, where.__getitem__) is not None:
+                    break
+            above = pred[key]
+            if len(above) == 1 and kind != "StandIn":
+                ((feeder, edge),) = above.items()
+                pairs = edge["slots"]
+                if len(pairs) == 1 and pairs[0][1] == 0:
+                    source, inputs = (feeder, pairs[0][0]), None
+                    continue
+            inputs = data_inputs(key)
+            if link is not last:
+                if len(inputs) != 1:
+                    break
+                source = inputs[0][1]
+        else:
+            if len(set(keys)) != len(keys) or (inputs is not None and len(inputs) > MOST_EDGES):
+                yield LEFT
+                continue
+            below = ((0, Source._make(source)),) if inputs is None else inputs
+            edges = tuple([Edge(feeder, key, slot) for slot, feeder in below if feeder[0] not in keys])
+            yield Match(root, tuple(keys), (), (), edges, tuple(zip(names, keys, strict=True)))
+            continue
+        yield None
 
 
 class _Binding:
