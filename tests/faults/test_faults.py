@@ -258,7 +258,7 @@ def test_two_writers_and_a_reader(tmp_path: Path) -> None:
     target = tmp_path / "model.armnn"
     target.write_bytes(whole[0])
     seen = set()
-    with writing(target, paths), writing(target, paths[::-1]):
+    with untouched(paths[0]), untouched(paths[1]), writing(target, paths), writing(target, paths[::-1]):
         end = time.monotonic() + 1.5
         while time.monotonic() < end:
             found = target.read_bytes()
