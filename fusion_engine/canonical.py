@@ -13,7 +13,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias
 
 from fusion_engine.content import Digester
-from fusion_engine.network import Network
+from fusion_engine.network import Network, inside
 from fusion_engine.partition import refined_order
 
 __all__ = ["canonical_order", "digest", "feeders", "incoming"]
@@ -21,7 +21,11 @@ __all__ = ["canonical_order", "digest", "feeders", "incoming"]
 _slot = itemgetter(0)
 
 
-def canonical_order(graph: Network, fed_by: Mapping[int, list[tuple[int, int]]] | None = None) -> list[int]:
+Feeders: TypeAlias = "Mapping[int, Sequence[tuple[int, ...]]]"
+"""Per layer (input slot, source, ...) of what feeds it, by slot; a source may be there once or once for each slot."""
+
+
+def canonical_order(graph: Network, fed_by: Feeders | None = None) -> list[int]:
     """Every layer once, in canonical order.
 
     The Inputs come first, in the order of ``graph.graph["inputs"]``. Then what the listed Outputs
@@ -39,7 +43,7 @@ def canonical_order(graph: Network, fed_by: Mapping[int, list[tuple[int, int]]] 
     graph
         The network.
     fed_by
-        What `incoming` gives, where it is known.
+        What `incoming` gives, or the connections of every layer by input slot, where that is known.
 
     Returns
     -------
@@ -65,7 +69,7 @@ def canonical_order(graph: Network, fed_by: Mapping[int, list[tuple[int, int]]] 
     order = list(inputs)
     seen = {*inputs, *outputs}
     for output in outputs:
-        _walk([source for _, source in sources[output]], sources, seen, order)
+        _walk([entry[1] for entry in sources[output]], sources, seen, order)
     if len(order) + len(outputs) < len(sources):
         roots = _dead_roots(graph, [key for key in sources if key not in seen], order)
         _walk(roots, sources, seen, order)
@@ -126,7 +130,7 @@ def incoming(graph: Network) -> dict[int, list[tuple[int, int]]]:
     """Per layer (first input slot, source) of every layer that feeds it, by slot."""
     found: dict[int, list[tuple[int, int]]] = {key: [] for key in graph}
     several = []
-    for source, targets in graph.adjacency():
+    for source, targets in inside(graph).succ.items():
         for target, data in targets.items():
             entries = found[target]
             entries.append((_first_slot(data), source))
@@ -168,26 +172,36 @@ def _pairs(data: Mapping[str, Any]) -> list[tuple[int, int]]:
     ]
 
 
-def _walk(
-    roots: Iterable[int], incoming: Mapping[int, list[tuple[int, int]]], seen: set[int], order: list[int]
-) -> None:
-    """Append to ``order`` the post-order of the walk upwards from each root, past what was seen."""
+def _walk(roots: Iterable[int], fed_by: Feeders, seen: set[int], order: list[int]) -> None:
+    """Append to ``order`` the post-order of the walk upwards from each root, past what was seen.
+
+    Most layers have one source: a run of these is walked at once.
+    """
     for root in roots:
-        if root in seen:
-            continue
-        seen.add(root)
-        stack = [root]
-        pending = [iter(incoming[root])]
-        while stack:
-            for _, source in pending[-1]:
-                if source not in seen:
-                    seen.add(source)
-                    stack.append(source)
-                    pending.append(iter(incoming[source]))
+        path: list[int] = []
+        forks: list[tuple[int, Iterator[tuple[int, ...]]]] = [(0, iter([(0, root)]))]
+        """Length of the path up to a layer of several sources, and the sources still to be met."""
+        while forks:
+            length, sources = forks[-1]
+            done = path[length:]
+            del path[length:]
+            done.reverse()
+            order += done
+            for entry in sources:
+                if entry[1] not in seen:
                     break
             else:
-                pending.pop()
-                order.append(stack.pop())
+                forks.pop()
+                continue
+            key = entry[1]
+            while key not in seen:
+                seen.add(key)
+                path.append(key)
+                above = fed_by[key]
+                if len(above) != 1:
+                    forks.append((len(path), iter(above)))
+                    break
+                key = above[0][1]
 
 
 def _dead_roots(graph: Network, dead: Collection[int], order: Sequence[int]) -> list[int]:

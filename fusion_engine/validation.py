@@ -27,12 +27,13 @@ from fusion_engine.checks import (
     shown,
     tensor_fault,
 )
+from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, nearest
-from fusion_engine.network import EMPTY, Network
+from fusion_engine.network import EMPTY, Network, inside
 from fusion_engine.schema import DIALECTS, LayerType, Schema, schema, slot_facts
 from fusion_engine.tensor import DTYPES, Tensor, TensorInfo
 
-__all__ = ["Problem", "require_valid", "validate"]
+__all__ = ["Findings", "Problem", "require_valid", "validate"]
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,28 @@ class Problem:
         return f"{self.place}: {self.message}" if self.place else self.message
 
 
+@dataclass(frozen=True)
+class Findings:
+    """What a run over a network found out, for whoever works on the network next.
+
+    Attributes
+    ----------
+    problems
+        What `validate` gives.
+    connections
+        Per layer (input slot, source, output slot) of every connection that is right, by input slot.
+    alike
+        Per layer a number, the same for layers that differ at most in name, sources and the elements of their
+        constants: they have one type, one params object, one tuple of outputs, as many inputs, constants in the
+        same fields with one TensorInfo each, and neither a binding id nor overrides. A number holds as long as
+        the network does; nothing follows where two layers have different ones.
+    """
+
+    problems: tuple[Problem, ...]
+    connections: Mapping[int, list[tuple[int, int, int]]]
+    alike: Mapping[int, int]
+
+
 def validate(graph: Network) -> tuple[Problem, ...]:
     """The problems that keep a network from being saved; empty where there are none.
 
@@ -86,9 +109,15 @@ def validate(graph: Network) -> tuple[Problem, ...]:
     layer 3 'c': it has 0 inputs: Convolution3d has 2 or 3
     layer 3 'c': it has 0 outputs: Convolution3d has 1
     """
+    return look_over(graph).problems
+
+
+def look_over(graph: Network) -> Findings:
+    """What `validate` says, and what was found on the way."""
     if not isinstance(graph, nx.DiGraph) or graph.is_multigraph():
-        return (Problem(None, f"a network is a networkx.DiGraph, not a {type(graph).__name__}"),)
-    return _Validator(graph).run()
+        return Findings((Problem(None, f"a network is a networkx.DiGraph, not a {type(graph).__name__}"),), {}, {})
+    with paused():
+        return _Validator(graph).run()
 
 
 MALFORMED = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, struct.error)
@@ -112,19 +141,21 @@ def blaming(graph: Network, what: str) -> Iterator[None]:
         raise
 
 
-def require_valid(graph: Network) -> None:
-    """Raise the first problem of a network that has any.
+def require_valid(graph: Network) -> Findings:
+    """Raise the first problem of a network that has any; else what was found out about it.
 
     Raises
     ------
     ModelError
         With the layer, the problem and how many more there are.
     """
-    problems = validate(graph)
+    findings = look_over(graph)
+    problems = findings.problems
     if problems:
         more = _count(len(problems) - 1, "more problem")
         rest = f" (and {more}: validate lists them)" if len(problems) > 1 else ""
         raise ModelError(problems[0].message + rest, place=problems[0].place)
+    return findings
 
 
 def _count(number: int, what: str) -> str:
@@ -173,42 +204,54 @@ class _Validator:
         self.graph = graph
         self.general: list[Problem] = []
         self.found: list[Problem] = []
-        self.nodes: dict[int, dict[str, Any]] = {key: data for key, data in graph.nodes.items() if type(key) is int}
+        nodes = inside(graph).nodes
+        self.nodes: dict[int, dict[str, Any]] = {key: data for key, data in nodes.items() if type(key) is int}
         self.connections: dict[int, list[tuple[int, int, int]]] = {key: [] for key in self.nodes}
         """Per layer (input slot, source, output slot) of the connections that are right."""
+        self.ascending = True
+        """Whether each of them leads from a smaller key to a larger one."""
         self.wrong_edges: dict[int, list[tuple[int, str]]] = {}
         self.listed: set[int] = set()
         self.layer = 0
         self.name = ""
+        self._held: dict[int, tuple[Any, np.dtype[Any]]] = {}
+        """Shape and dtype of TensorInfos, for `_alike`."""
         self._infos: dict[int, str | None] = {}
         self._tensors: dict[int, str | None] = {}
         self._params: dict[tuple[str, int], list[str]] = {}
         self.schema = self._dialect()
 
-    def run(self) -> tuple[Problem, ...]:
+    def run(self) -> Findings:
         by_binding = self._versions()
         for strange in sorted(shown(key) for key in self.graph if type(key) is not int):
             self._say_general(f"the node key {strange} is no int: layers are keyed by ints")
         self._edges()
+        nodes = self.nodes.items() if by_binding else ()
+        bound = [(key, node) for key, node in nodes if node.get("binding_id") is not None]
         for listed, kind in (("inputs", "Input"), ("outputs", "Output")):
             self._list(listed, kind)
             if by_binding:
-                self._binding_ids(listed, kind)
+                self._binding_ids(listed, kind, bound)
         self._cycle()
-        right: set[tuple[Any, ...]] = set()
-        for key in sorted(self.nodes):
+        right: dict[tuple[Any, ...] | None, int] = {}
+        numbers: dict[int, int] = {}
+        for number, key in enumerate(sorted(self.nodes)):
             self.layer, self.name = key, ""
             node = self.nodes[key]
             try:
                 alike = self._alike(key, node)
-                if alike is None or alike not in right:
-                    before = len(self.found)
-                    self._layer(key, node)
-                    if alike is not None and len(self.found) == before:
-                        right.add(alike)
+                known = right.get(alike)
+                if known is not None:
+                    numbers[key] = known
+                    continue
+                numbers[key] = number
+                before = len(self.found)
+                self._layer(key, node)
+                if alike is not None and len(self.found) == before:
+                    right[alike] = number
             except Exception as error:  # raised by an object of the user's own
                 self._say(f"its attributes cannot be read: {type(error).__name__}")
-        return (*self.general, *self.found)
+        return Findings((*self.general, *self.found), self.connections, numbers)
 
     def _alike(self, key: int, node: dict[str, Any]) -> tuple[Any, ...] | None:
         """Equal for layers of which all are right if one is: they share the objects that are looked at.
@@ -219,26 +262,29 @@ class _Validator:
         name, kind, outputs = node.get("name", ""), node.get("type"), node.get("outputs", ())
         if type(name) is not str or not name.isascii() or type(kind) is not str or type(outputs) is not tuple:
             return None
-        for attribute in ("binding_id", "overrides", "unconnected"):
-            if node.get(attribute) is not None:
-                return None
+        if "binding_id" in node or "overrides" in node or "unconnected" in node:
+            return None
         connections = self.connections[key]
         if key in self.wrong_edges or not self._connected(connections):
             return None
         constants = node.get("constants")
+        if not constants:
+            return (kind, id(node.get("params")), id(outputs), len(connections))
+        if not isinstance(constants, dict):
+            return None
         held: list[Any] = []
-        if constants:
-            if not isinstance(constants, dict):
+        for field, tensor in constants.items():
+            if type(field) is not str or type(tensor) is not Tensor:
                 return None
-            for field, tensor in constants.items():
-                if type(field) is not str or type(tensor) is not Tensor or type(tensor.data) is not np.ndarray:
+            info, data = tensor.info, tensor.data
+            known = self._held.get(id(info))
+            if known is None:
+                if type(info) is not TensorInfo or type(info.data_type) is not str or info.data_type not in DTYPES:
                     return None
-                info, data = tensor.info, tensor.data
-                if type(info) is not TensorInfo or type(info.data_type) is not str or data.shape != info.shape:
-                    return None
-                if DTYPES.get(info.data_type) != data.dtype:
-                    return None
-                held += (field, id(info))
+                known = self._held[id(info)] = (info.shape, DTYPES[info.data_type])
+            if type(data) is not np.ndarray or data.shape != known[0] or data.dtype != known[1]:
+                return None
+            held += (field, id(info))
         return (kind, id(node.get("params")), id(outputs), len(connections), *held)
 
     def _connected(self, connections: list[tuple[int, int, int]]) -> bool:
@@ -280,20 +326,28 @@ class _Validator:
     def _edges(self) -> None:
         """Sorts out which connections are right; those of a layer by input slot."""
         nodes, connections = self.nodes, self.connections
-        for source, targets in self.graph.adjacency():
+        known: dict[int, tuple[Any, list[tuple[int, int]], bool]] = {}
+        """What `_pairs` says of slots by id; most edges share theirs."""
+        for source, targets in inside(self.graph).succ.items():
             if source not in nodes:
                 continue
             for target, data in targets.items():
                 if target not in nodes:
                     continue
                 slots: Any = data.get("slots")
-                pairs, right = _pairs(slots)
-                connections[target] += [(slot, source, output) for output, slot in pairs]
-                if not right:
+                found = known.get(id(slots))
+                if found is None:
+                    found = known[id(slots)] = (slots, *_pairs(slots))
+                entries = connections[target]
+                for output, slot in found[1]:
+                    entries.append((slot, source, output))
+                if source >= target:
+                    self.ascending = False
+                if not found[2]:
                     self.wrong_edges.setdefault(target, []).append((source, shown(slots)))
-        for found in connections.values():
-            if len(found) > 1:
-                found.sort()
+        for entries in connections.values():
+            if len(entries) > 1:
+                entries.sort()
 
     def _list(self, listed: str, kind: str) -> None:
         keys = self.graph.graph.get(listed, ())
@@ -314,12 +368,12 @@ class _Validator:
         found = self.nodes[key].get("type")
         return isinstance(found, str) and found == kind
 
-    def _binding_ids(self, listed: str, kind: str) -> None:
+    def _binding_ids(self, listed: str, kind: str, bound: list[tuple[int, dict[str, Any]]]) -> None:
         """A listed layer is named by its binding id, so no other layer of its kind may have that one."""
         holders: dict[int, list[int]] = {}
-        for key, node in self.nodes.items():
-            number: Any = node.get("binding_id")
-            if number is not None and is_int(number) and self._is(key, kind):
+        for key, node in bound:
+            number: Any = node["binding_id"]
+            if is_int(number) and self._is(key, kind):
                 holders.setdefault(int(number), []).append(key)
         for number, keys in sorted(holders.items()):
             if len(keys) > 1 and not self.listed.isdisjoint(keys):
@@ -328,6 +382,8 @@ class _Validator:
 
     def _cycle(self) -> None:
         """Reports one cycle, beginning at its smallest key."""
+        if self.ascending:
+            return
         consumers: dict[int, list[int]] = {key: [] for key in self.nodes}
         for key, connections in self.connections.items():
             for _, source, _ in connections:

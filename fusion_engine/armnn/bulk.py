@@ -23,9 +23,9 @@ from fusion_engine.armnn.decode import MAX_BUFFER, SIZES, Buffer, Decoder, Union
 from fusion_engine.armnn.dialects import BINDABLE_VTABLE, odd_tags
 from fusion_engine.armnn.files import MappedFile
 from fusion_engine.armnn.sharing import Sharing, info_size
-from fusion_engine.network import EMPTY, FrozenDict, Network
+from fusion_engine.network import EMPTY, FrozenDict, Network, inside
 from fusion_engine.schema import Field, LayerType, Schema, schema
-from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo
+from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo, address_of
 
 __all__ = ["FEWEST_LAYERS", "LayerColumns", "Unusual"]
 
@@ -226,7 +226,7 @@ class LayerColumns:
         self.facts = schema()
         self.decoder = Decoder(buffer, self.facts)
         self.sharing = Sharing(self.decoder)
-        self.infos: dict[int, TensorInfo] = {}
+        self.infos: list[TensorInfo] = []
         self.sources_first = True
         place = self.decoder.peek(self.decoder.root(), self.facts.tables[self.facts.root].by_name["layers"].slot)
         _require(place)
@@ -260,8 +260,7 @@ class LayerColumns:
         bases = np.zeros(count, np.int64)
         bindings = np.zeros(count, np.int64)
         params: list[Any] = [EMPTY] * count
-        tensors: list[Any] = [EMPTY] * count
-        pending: list[tuple[_Ints, str, _Tables]] = []
+        pending: list[tuple[_Ints, str, _Ints]] = []
         for tag in np.unique(tags).tolist():
             kind = facts.by_tag.get(tag)
             _require(kind is not None)
@@ -285,16 +284,16 @@ class LayerColumns:
             for path in kind.tensors:
                 at = tables.at(kind.table.by_name[path[0]].slot)
                 _require(len(path) == 1 or not np.any(at))
-                pending.append((where[at > 0], path[0], columns.tables("ConstTensor", columns.follow(at[at > 0]))))
+                pending.append((where[at > 0], path[0], columns.follow(at[at > 0])))
         kinds = [facts.by_tag[tag] for tag in tags.tolist()]
-        self._finish(graph, kinds, bases, bindings.tolist(), params, tensors, pending)
+        self._finish(graph, kinds, bases, bindings.tolist(), params, pending)
 
     def _descriptors(self, kind: LayerType, tables: _Tables, where: list[int], params: list[Any]) -> None:
         """Descriptors of the layers of a type; those that hold the same bytes are one."""
         assert kind.descriptor is not None
         name = kind.descriptor.name
         place = tables.at(kind.table.by_name["descriptor"].slot)
-        present = np.nonzero(place)[0]
+        present = np.nonzero(place)[0].tolist()
         for layer in np.nonzero(place == 0)[0].tolist():
             params[where[layer]] = None
         found = self.columns.tables(name, self.columns.follow(place[present]))
@@ -302,17 +301,16 @@ class LayerColumns:
             np.any(found.at(f.slot)) for f in kind.descriptor.fields if f.kind not in ("scalar", "enum", "struct")
         )
         decode, buffer = self.decoder.table, self.buffer
+        positions = found.positions.tolist()
         if references:
-            for layer, position in zip(present.tolist(), found.positions.tolist(), strict=True):
+            for layer, position in zip(present, positions, strict=True):
                 value = params[where[layer]] = decode(name, position)
                 self.sharing.params(kind.descriptor, value)
             return
         alike: dict[tuple[int, bytes], Any] = {}
-        rows = zip(
-            present.tolist(), found.positions.tolist(), found.extents.tolist(), found.kinds.tolist(), strict=True
-        )
-        for layer, position, extent, vtable in rows:
-            key = (vtable, bytes(buffer[position + 4 : position + extent]))
+        ends = (found.positions + found.extents).tolist()
+        for layer, position, end, vtable in zip(present, positions, ends, found.kinds.tolist(), strict=True):
+            key = (vtable, buffer[position + 4 : end])
             value = alike.get(key)
             if value is None:
                 value = alike[key] = decode(name, position)
@@ -325,8 +323,7 @@ class LayerColumns:
         bases: _Ints,
         bindings: list[int],
         params: list[Any],
-        tensors: list[Any],
-        pending: list[tuple[_Ints, str, _Tables]],
+        pending: list[tuple[_Ints, str, _Ints]],
     ) -> None:
         columns, fields = self.columns, self.facts.tables["LayerBase"].by_name
         base = columns.tables("LayerBase", bases)
@@ -355,9 +352,9 @@ class LayerColumns:
         place = outs.at(slots["tensorInfo"].slot)
         _require(np.all(place > 0))
         places = columns.follow(place)
-        self._constants(tensors, np.concatenate([places, overriding[overriding > 0]]), pending)
-        infos = [self.infos[position] for position in places.tolist()]
-        self._fill(graph, kinds, keys.tolist(), names, bindings, params, tensors, infos, outputs.bounds)
+        constants = self._constants(len(kinds), np.concatenate([places, overriding[overriding > 0]]), pending)
+        infos = self._numbers_of(places).tolist()
+        self._fill(graph, kinds, keys.tolist(), names, bindings, params, constants, infos, outputs.bounds)
         if len(overridden):
             self._override(graph, keys, inputs, overridden, flags, overriding)
         self._connect(graph, keys, inputs, sources, source_slots, outputs.counts)
@@ -370,15 +367,19 @@ class LayerColumns:
         layers = np.searchsorted(ends, overridden, side="right")
         numbers = overridden - (ends - inputs.counts)[layers]
         found: dict[int, dict[Any, Any]] = {}
+        there = overriding[overridden]
+        infos = np.zeros(len(there), np.int64)
+        infos[there > 0] = self._numbers_of(there[there > 0])
         rows = zip(
             keys[layers].tolist(),
             numbers.tolist(),
             flags[overridden].tolist(),
-            overriding[overridden].tolist(),
+            there.tolist(),
+            infos.tolist(),
             strict=True,
         )
-        for key, number, flag, position in rows:
-            found.setdefault(key, {})[number] = (bool(flag), self.infos[position] if position else None)
+        for key, number, flag, position, info in rows:
+            found.setdefault(key, {})[number] = (bool(flag), self.infos[info] if position else None)
         for key, slots in found.items():
             graph.nodes[key]["overrides"] = FrozenDict(slots)
 
@@ -389,95 +390,100 @@ class LayerColumns:
         _require(np.array_equal(indices, np.arange(len(indices)) - np.repeat(ends - rows.counts, rows.counts)))
 
     def _strings(self, places: _Ints) -> list[str]:
-        columns = self.columns
-        present = np.nonzero(places)[0]
-        positions = columns.follow(places[present])
+        columns, buffer = self.columns, self.buffer
+        positions = columns.follow(places)
         lengths = columns.lengths(positions, 1)
         ends = positions + 4 + lengths
         _require(np.all(ends < columns.size))
         _require(not np.any(columns.bytes[ends]))
         _require(int(lengths.sum()) <= columns.size)
-        found = [""] * len(places)
-        buffer = self.buffer
-        for layer, start, end in zip(present.tolist(), (positions + 4).tolist(), ends.tolist(), strict=True):
-            found[layer] = bytes(buffer[start:end]).decode("utf-8", "surrogateescape")
-        return found
+        return [
+            buffer[start:end].decode("utf-8", "surrogateescape")
+            for start, end in zip((positions + 4).tolist(), ends.tolist(), strict=True)
+        ]
 
     # TensorInfos and tensors
 
-    def _constants(self, tensors: list[Any], places: _Ints, pending: list[tuple[_Ints, str, _Tables]]) -> None:
-        """TensorInfos of outputs and constants, and the tensors."""
+    def _constants(self, layers: int, places: _Ints, pending: list[tuple[_Ints, str, _Ints]]) -> list[FrozenDict]:
+        """The constants of every layer; TensorInfos, those of outputs at ``places`` too, are read on the way."""
         columns, fields = self.columns, self.facts.tables["ConstTensor"].by_name
-        held = []
-        for _, _, tables in pending:
-            place = tables.at(fields["info"].slot)
-            _require(np.all(place > 0))
-            held.append(columns.follow(place))
-        positions, uses = np.unique(np.concatenate([places, *held]), return_counts=True)
-        self._read_infos(positions, uses.tolist())
-        found: list[dict[str, Tensor] | None] = [None] * len(tensors)
-        for (layers, name, tables), positions in zip(pending, held, strict=True):
-            place = tables.at(fields["data"].slot)
-            _require(np.all(place > 0))
-            tags = columns.small(tables.at(fields["data"].slot - 1), "B", 0)
-            infos = [self.infos[position] for position in positions.tolist()]
-            made = self._tensors(infos, tags, columns.follow(place))
-            for layer, tensor in zip(layers.tolist(), made, strict=True):
+        tables = columns.tables("ConstTensor", np.concatenate([places[:0], *(found for _, _, found in pending)]))
+        place = tables.at(fields["info"].slot)
+        _require(np.all(place > 0))
+        held = columns.follow(place)
+        self._read_infos(np.concatenate([places, held]))
+        place = tables.at(fields["data"].slot)
+        _require(np.all(place > 0))
+        tags = columns.small(tables.at(fields["data"].slot - 1), "B", 0)
+        tensors = self._tensors(self._numbers_of(held), tags, columns.follow(place))
+        found: list[dict[str, Tensor]] = [EMPTY] * layers
+        start = 0
+        for where, name, positions in pending:
+            end = start + len(positions)
+            for layer, tensor in zip(where.tolist(), tensors[start:end], strict=True):
                 holder = found[layer]
-                if holder is None:
+                if holder is EMPTY:
                     found[layer] = {name: tensor}
                 else:
                     holder[name] = tensor
-        for layer, holder in enumerate(found):
-            if holder is not None:
-                tensors[layer] = FrozenDict(holder)
+            start = end
+        return [holder if holder is EMPTY else FrozenDict(holder) for holder in found]  # type: ignore[misc]
 
-    def _tensors(self, infos: list[TensorInfo], tags: _Ints, positions: _Ints) -> list[Tensor]:
-        columns = self.columns
-        wanted = {size: self.facts.unions["ConstTensorData"][name] for size, name in PAYLOADS.items()}
-        sizes = np.array([info.dtype.itemsize for info in infos], np.int64)
-        _require(np.array_equal(tags, np.array([wanted[size] for size in sizes.tolist()], np.int64)))
-        vectors = np.zeros(len(infos), np.int64)
-        for size in np.unique(sizes).tolist():
-            name = PAYLOADS[size]
-            where = sizes == size
+    def _tensors(self, numbers: _Ints, tags: _Ints, positions: _Ints) -> list[Tensor]:
+        """Tensors, by the numbers of their TensorInfos, the payloads' union tags and positions."""
+        columns, buffer, mapped = self.columns, self.buffer, self.mapped
+        infos = self.infos
+        sizes = np.array([info.dtype.itemsize for info in infos], np.int64)[numbers]
+        vectors = np.zeros(len(numbers), np.int64)
+        for size, name in PAYLOADS.items():
+            where = np.nonzero(sizes == size)[0]
+            if not len(where):
+                continue
+            _require(np.all(tags[where] == self.facts.unions["ConstTensorData"][name]))
             tables = columns.tables(name, positions[where])
             place = tables.at(self.facts.tables[name].by_name["data"].slot)
             _require(np.all(place > 0))
-            found = columns.follow(place)
-            columns.lengths(found, size)
-            vectors[where] = found
-            self.decoder.take_blocks(found.tolist(), size)
-        buffer, mapped = self.buffer, self.mapped
+            vectors[where] = columns.follow(place)
+            columns.lengths(vectors[where], size)
+        counts = columns.u32(vectors)
+        _require(np.all(counts == np.array([min(info.elements, MAX_BUFFER) for info in infos], np.int64)[numbers]))
+        self._take(vectors, 4 + counts * sizes)
+        starts = vectors + 4
         whole = {dtype: np.frombuffer(buffer, dtype, columns.size // dtype.itemsize) for dtype in {*DTYPES.values()}}
-        kinds: dict[int, tuple[int, tuple[int, ...], int, Any, bool]] = {}
+        kinds = [(info, whole[info.dtype], info.elements, info.shape, len(info.shape) != 1) for info in infos]
+        begin = address_of(columns.bytes)
         made = []
-        rows = zip(infos, columns.u32(vectors).tolist(), (vectors + 4).tolist(), strict=True)
-        for info, count, start in rows:
-            kind = kinds.get(id(info))
-            if kind is None:
-                size = info.dtype.itemsize
-                kind = kinds[id(info)] = (info.elements, info.shape, size, whole[info.dtype], len(info.shape) != 1)
-            elements, shape, size, array, reshape = kind
-            _require(count == elements)
-            if start % size:
-                data = np.frombuffer(buffer, info.dtype, count, start)
-            else:
-                data = array[start // size : start // size + count]
+        rows = zip(numbers.tolist(), starts.tolist(), (starts // sizes).tolist(), (starts % sizes).tolist(), strict=True)
+        for number, start, first, rest in rows:
+            info, array, count, shape, reshape = kinds[number]
+            data = np.frombuffer(buffer, info.dtype, count, start) if rest else array[first : first + count]
             if reshape:
                 data = data.reshape(shape)
-            made.append(Tensor.view_of(info, data, None if mapped is None else Origin(mapped, start)))
+            made.append(Tensor.view_of(info, data, None if mapped is None else Origin(mapped, start), begin + start))
         return made
 
-    def _read_infos(self, positions: _Ints, uses: list[int]) -> None:
-        """TensorInfos by position, and how often each is referred to; those that say the same are one."""
+    def _take(self, vectors: _Ints, lengths: _Ints) -> None:
+        """Count what vectors hold, each once however many tensors have it, against the decoder's allowance."""
+        total = int(lengths.sum())
+        if total > self.columns.size:
+            _, first = np.unique(vectors, return_index=True)
+            total = int(lengths[first].sum())
+        self.decoder.take_blocks(total)
+
+    def _numbers_of(self, places: _Ints) -> _Ints:
+        """The numbers of the TensorInfos at places that were read."""
+        found: _Ints = self._info_numbers[np.searchsorted(self._info_places, places)]
+        return found
+
+    def _read_infos(self, places: _Ints) -> None:
+        """TensorInfos, each number of times that it is referred to; those that say the same are one."""
         columns = self.columns
+        self._info_places = positions = np.unique(places)
         by_name = self.facts.tables["TensorInfo"].by_name
         tables = columns.tables("TensorInfo", positions)
-        vectors = [by_name[name].slot for name in ("quantizationScales", "dimensionSpecificity")]
         rare = np.zeros(len(positions), bool)
-        for slot in vectors:
-            rare |= tables.at(slot) > 0
+        for name in ("quantizationScales", "dimensionSpecificity"):
+            rare |= tables.at(by_name[name].slot) > 0
         place = tables.at(by_name["dimensions"].slot)
         present = place > 0
         shapes = np.zeros(len(positions), np.int64)
@@ -486,18 +492,26 @@ class LayerColumns:
         ranks[present] = columns.lengths(shapes[present], 4)
         rare |= ranks > _VECTOR_RANK
         decode: Callable[[str, int], Any] = self.decoder.table
-        alike: dict[bytes, TensorInfo] = {}
-        key = self._info_keys(tables, shapes, ranks)
-        for number, (position, odd) in enumerate(zip(positions.tolist(), rare.tolist(), strict=True)):
-            if odd:
-                info = self.infos[position] = decode("TensorInfo", position)
-                self.sharing.count(uses[number] * info_size(info))
-                continue
-            row = key[number].tobytes()
-            info = alike.get(row)
-            if info is None:
-                info = alike[row] = decode("TensorInfo", position)
-            self.infos[position] = info
+        keys = self._info_keys(tables, shapes, ranks)
+        said, width = keys.tobytes(), keys.strides[0]
+        known: dict[bytes, int] = {}
+        infos = self.infos
+        numbers = []
+        odd = rare.tolist()
+        for number, position in enumerate(positions.tolist()):
+            row = said[number * width : (number + 1) * width]
+            found = None if odd[number] else known.get(row)
+            if found is None:
+                found = len(infos)
+                infos.append(decode("TensorInfo", position))
+                if not odd[number]:
+                    known[row] = found
+            numbers.append(found)
+        self._info_numbers = np.array(numbers, np.int64)
+        if np.any(rare):
+            _, uses = np.unique(places, return_counts=True)
+            for number in np.nonzero(rare)[0].tolist():
+                self.sharing.count(int(uses[number]) * info_size(infos[numbers[number]]))
 
     def _info_keys(self, tables: _Tables, shapes: _Ints, ranks: _Ints) -> npt.NDArray[np.uint32]:
         """What TensorInfos without per-axis scales say, a row each."""
@@ -520,8 +534,8 @@ class LayerColumns:
             key[:, 2 * number + 1] = place > 0
         key[:, 2 * len(plain)] = ranks
         for axis in range(min(_VECTOR_RANK, int(ranks.max(initial=0)))):
-            inside = ranks > axis
-            key[inside, 2 * len(plain) + 1 + axis] = columns.words[(shapes[inside] + 4 + 4 * axis) >> 2]
+            deep = ranks > axis
+            key[deep, 2 * len(plain) + 1 + axis] = columns.words[(shapes[deep] + 4 + 4 * axis) >> 2]
         return key
 
     # The network
@@ -534,27 +548,23 @@ class LayerColumns:
         names: list[str],
         bindings: list[int],
         params: list[Any],
-        tensors: list[Any],
-        infos: list[TensorInfo],
+        constants: list[FrozenDict],
+        infos: list[int],
         bounds: list[int],
     ) -> None:
-        single: dict[int, tuple[TensorInfo, ...]] = {}
-        inside: Any = graph
-        nodes, successors, predecessors = inside._node, inside._succ, inside._pred
-        for number, (kind, key, name) in enumerate(zip(kinds, keys, names, strict=True)):
-            start, end = bounds[number], bounds[number + 1]
+        singles = [(info,) for info in self.infos]
+        nodes, successors, predecessors = inside(graph)
+        rows = zip(kinds, keys, names, bindings, params, constants, bounds, bounds[1:], strict=False)
+        for kind, key, name, binding, param, held, start, end in rows:
             if end - start == 1:
-                info = infos[start]
-                outputs = single.get(id(info))
-                if outputs is None:
-                    outputs = single[id(info)] = (info,)
+                outputs: tuple[TensorInfo, ...] = singles[infos[start]]
             else:
-                outputs = tuple(infos[start:end])
+                outputs = tuple([self.infos[number] for number in infos[start:end]])
             attributes: dict[str, Any] = {"type": kind.name, "name": name}
             if kind.bindable:
-                attributes["binding_id"] = bindings[number]
-            attributes["params"] = params[number]
-            attributes["constants"] = tensors[number]
+                attributes["binding_id"] = binding
+            attributes["params"] = param
+            attributes["constants"] = held
             attributes["outputs"] = outputs
             nodes[key] = attributes
             successors[key] = {}
@@ -574,18 +584,15 @@ class LayerColumns:
         _require(np.all(slots < outputs[producers]))
         ends = np.cumsum(inputs.counts)
         numbers = np.arange(len(sources)) - np.repeat(ends - inputs.counts, inputs.counts)
-        inside: Any = graph  # NetworkX's own adjacency: its add_edge takes ten times as long
-        successors, predecessors = inside._succ, inside._pred
+        _, successors, predecessors = inside(graph)  # NetworkX's add_edge takes ten times as long
         pairs: dict[tuple[int, int], tuple[tuple[int, int], ...]] = {}
         rows = zip(sources.tolist(), keys[consumers].tolist(), slots.tolist(), numbers.tolist(), strict=True)
         for source, target, slot, number in rows:
             pair = pairs.get((slot, number))
             if pair is None:
                 pair = pairs[slot, number] = ((slot, number),)
-            edge = successors[source].get(target)
-            if edge is None:
-                edge = {"slots": pair}
-                successors[source][target] = edge
-                predecessors[target][source] = edge
+            targets = successors[source]
+            if target in targets:
+                targets[target]["slots"] += pair
             else:
-                edge["slots"] += pair
+                targets[target] = predecessors[target][source] = {"slots": pair}

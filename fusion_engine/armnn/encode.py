@@ -18,6 +18,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from math import copysign
 from typing import Any
 
@@ -26,7 +27,7 @@ import numpy.typing as npt
 
 from fusion_engine.schema import SCALARS, Enum, Field, Schema, float32
 
-__all__ = ["ALIGNMENT", "Assembly", "Encoder", "Hole", "Piece", "Tagged", "string"]
+__all__ = ["ALIGNMENT", "Assembly", "Encoder", "Hole", "Piece", "Rows", "Tagged", "string"]
 
 ALIGNMENT = 8
 """Alignment of the end of an assembly, and so of the elements that lie behind it, in bytes."""
@@ -68,8 +69,8 @@ class Piece:
     """
 
     data: bytes
-    tables: _Positions
-    vtables: _Positions
+    tables: Sequence[int]
+    vtables: Sequence[int]
     holes: Mapping[Hashable, int]
 
 
@@ -100,7 +101,7 @@ class Encoder:
         """
         work = _Work(self)
         work.table(name, values)
-        return Piece(bytes(work.out), np.array(work.tables), np.array(work.vtables), work.holes)
+        return Piece(bytes(work.out), work.tables, work.vtables, work.holes)
 
     def plan(self, name: str) -> dict[str, _Slot]:
         """How the fields of a table are written, by name."""
@@ -260,6 +261,25 @@ _LENGTH = struct.Struct("<I").pack
 _ENDS = tuple(bytes(4 - rest) for rest in range(4))
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """Where a row of pieces was placed.
+
+    Attributes
+    ----------
+    starts
+        Where each lies.
+    tails
+        Where each one's tail lies.
+    places
+        Per different piece its places in the row, ascending.
+    """
+
+    starts: _Positions
+    tails: _Positions
+    places: Sequence[_Positions]
+
+
 class Assembly:
     """A file in the making: pieces in order, and what fills their holes.
 
@@ -270,19 +290,42 @@ class Assembly:
         self.end = 0
         self._encoder = encoder
         self._parts: list[bytes] = []
-        self._starts: dict[int, tuple[Piece, list[int]]] = {}
+        self._tables: list[tuple[Any, Any]] = []
+        """Positions of tables, and the numbers of their vtables."""
         self._numbers: list[tuple[_Positions, npt.NDArray[np.uint32]]] = []
         self._links: list[tuple[_Positions, _Positions]] = []
         self._outside: list[tuple[_Positions, _Positions]] = []
 
     def put(self, piece: Piece) -> int:
         """Place a piece; returns where."""
-        start = self.end
-        found = self._starts.get(id(piece))
-        if found is None:
-            found = self._starts[id(piece)] = (piece, [])
-        found[1].append(start)
-        return self.put_bytes(piece.data)
+        start = self.put_bytes(piece.data)
+        self._tables.append(([start + place for place in piece.tables], piece.vtables))
+        return start
+
+    def put_rows(self, pieces: Sequence[Piece], which: Sequence[int], tails: Sequence[bytes]) -> Rows:
+        """Place a row of pieces, each followed by a tail of its own: bytes, a multiple of 4, that hold no table.
+
+        Parameters
+        ----------
+        pieces
+            The different pieces.
+        which
+            For each place in the row the number of its piece.
+        tails
+            The tails.
+        """
+        numbers = np.array(which, np.int64)
+        lengths = np.array([len(piece.data) for piece in pieces], np.int64)[numbers]
+        ends = self.end + np.cumsum(lengths + np.fromiter(map(len, tails), np.int64, len(tails)))
+        starts = np.concatenate([[self.end], ends])[:-1]
+        places = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers, minlength=len(pieces))))
+        for piece, rows in zip(pieces, places, strict=False):
+            tables = np.add.outer(starts[rows], np.array(piece.tables, np.int64))
+            self._tables.append((tables.reshape(-1), np.tile(np.array(piece.vtables, np.int64), len(rows))))
+        data = [piece.data for piece in pieces]
+        self._parts += chain.from_iterable(zip([data[number] for number in which], tails, strict=True))
+        self.end = int(ends[-1]) if len(ends) else self.end
+        return Rows(starts, starts + lengths, places[: len(pieces)])
 
     def put_bytes(self, data: bytes) -> int:
         """Place bytes, a multiple of 4, that hold no table; returns where."""
@@ -319,9 +362,8 @@ class Assembly:
         words = np.frombuffer(out, "<u4")
         words[0] = base
         at = np.array(starts, np.int64)
-        for piece, places in self._starts.values():
-            tables = np.add.outer(np.array(places, np.int64) + base, piece.tables)
-            words[tables >> 2] = (tables - at[piece.vtables]).astype(np.uint32)
+        tables = base + np.concatenate([places for places, _ in self._tables])
+        words[tables >> 2] = tables - at[np.concatenate([numbers for _, numbers in self._tables])]
         for where, values in self._numbers:
             words[(where + base) >> 2] = values
         for where, targets in self._links:

@@ -10,7 +10,7 @@ import marshal
 import struct
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -18,15 +18,15 @@ import numpy as np
 import numpy.typing as npt
 
 from fusion_engine.armnn.decode import MAX_BUFFER
-from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Tagged, string
+from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Rows, Tagged, string
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, ReaderLimitWarning
-from fusion_engine.network import EMPTY, Network, Source, complete_params, edges_into, inside
-from fusion_engine.schema import LayerType, Schema, schema
+from fusion_engine.network import EMPTY, Network, complete_params, inside
+from fusion_engine.schema import LayerType, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
-from fusion_engine.validation import require_valid
+from fusion_engine.validation import Findings, require_valid
 
 __all__ = ["dumps", "save"]
 
@@ -91,33 +91,47 @@ def _bytes_of(part: bytes | memoryview | Range) -> bytes | memoryview:
     return part
 
 
-@dataclass(frozen=True)
-class _Block:
-    """A vector of constant data: its tensor, element count, and the position of its length."""
-
-    tensor: Tensor
-    count: int
-    position: int
-
-
 class _Blocks:
-    """The vectors of constant data behind the built part, each run of shared bytes once."""
+    """The vectors of constant data behind the built part, each run of shared bytes once.
 
-    def __init__(self) -> None:
-        self.blocks: list[_Block] = []
-        self.end = 0
-        self._placed: dict[tuple[Any, ...], int] = {}
+    Attributes
+    ----------
+    tensors
+        A tensor for each vector, in order.
+    sizes
+        Bytes of its elements.
+    positions
+        Where each vector begins with its element count, from the end of the built part, int64; the elements
+        follow, aligned to 8.
+    places
+        The same of the vector of each tensor that was given.
+    end
+        Where all ends.
+    """
 
-    def place(self, tensor: Tensor) -> int:
-        """Where the elements of a tensor lie, counted from the end of the built part."""
-        data = tensor.data
-        key = (tensor.memory, data.itemsize)
-        position = self._placed.get(key)
-        if position is None:
-            position = self._placed[key] = self.end + (-self.end - 4) % ALIGNMENT
-            self.blocks.append(_Block(tensor, data.size, position))
-            self.end = position + 4 + data.nbytes
-        return position
+    def __init__(self, tensors: list[Tensor]) -> None:
+        self.tensors, which = _unshared(tensors)
+        self.sizes = [tensor.data.nbytes for tensor in self.tensors]
+        sizes = np.array(self.sizes, np.int64)
+        room = sizes + 4 + (-sizes - 4) % ALIGNMENT
+        self.positions = _FIRST + np.cumsum(room) - room
+        self.places = self.positions[which]
+        self.end = int(self.positions[-1]) + 4 + self.sizes[-1] if tensors else 0
+
+
+def _unshared(tensors: list[Tensor]) -> tuple[list[Tensor], npt.NDArray[np.int64]]:
+    """The first tensor of each run of memory that some share, in order; and the number of it for every tensor."""
+    if len({tensor.address for tensor in tensors}) == len(tensors):
+        return tensors, np.arange(len(tensors))
+    numbers: dict[tuple[Any, ...], int] = {}
+    firsts: list[Tensor] = []
+    which = []
+    for tensor in tensors:
+        number = numbers.setdefault((tensor.memory, tensor.data.itemsize), len(numbers))
+        if number == len(firsts):
+            firsts.append(tensor)
+        which.append(number)
+    return firsts, np.array(which, np.int64)
 
 
 @dataclass(frozen=True)
@@ -125,24 +139,22 @@ class _Built:
     """A file before it is written: its tables, and the vectors behind them."""
 
     head: bytearray
-    blocks: list[_Block]
+    blocks: _Blocks
 
     def parts(self) -> Iterator[bytes | memoryview | Range]:
         """The file's bytes in order; small vectors are joined, so that there are few parts."""
         small: list[Any] = [self.head]
-        size, end = len(self.head), 0
-        for block in self.blocks:
-            data = block.tensor.data
-            length = data.nbytes
-            small.append(_GAPS[block.position - end])
-            small.append(_COUNT(block.count))
-            end = block.position + 4 + length
-            if length < _SMALL and block.tensor.origin is None and data.flags.c_contiguous:
+        size, gap = len(self.head), _GAPS[_FIRST]
+        for tensor, length in zip(self.blocks.tensors, self.blocks.sizes, strict=True):
+            data = tensor.data
+            small += (gap, _COUNT(data.size))
+            gap = _GAPS[(-length - 4) % ALIGNMENT]
+            if length < _SMALL and tensor.origin is None and data.flags.c_contiguous:
                 small.append(data)
                 size += length
             elif length:
                 yield b"".join(small)
-                yield self._elements(block.tensor)
+                yield self._elements(tensor)
                 small, size = [], 0
             if size >= _JOINED:
                 yield b"".join(small)
@@ -167,6 +179,9 @@ _SMALL, _JOINED = 1 << 16, 1 << 20
 """Bytes below which a vector is joined with its neighbours, and bytes that are joined at least."""
 
 _GAPS = tuple(bytes(size) for size in range(ALIGNMENT))
+_FIRST = -4 % ALIGNMENT
+"""Where the first vector begins, so that its elements are aligned."""
+
 _COUNT = struct.Struct("<I").pack
 
 _TOO_LARGE = (
@@ -180,10 +195,8 @@ MOST_TABLES = 1_000_000
 
 
 def _build(graph: Network) -> _Built:
-    blocks = _Blocks()
     with paused():
-        require_valid(graph)
-        writer = _Writer(graph, schema(graph.graph.get("dialect", "current")), blocks)
+        writer = _Writer(graph, require_valid(graph))
         head = writer.head()
     if writer.tables > MOST_TABLES:
         warnings.warn(
@@ -192,16 +205,17 @@ def _build(graph: Network) -> _Built:
             ReaderLimitWarning,
             stacklevel=3,
         )
+    blocks = writer.blocks
     total = len(head) + blocks.end
     if total > MAX_BUFFER:
         raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
-    return _Built(head, blocks.blocks)
+    return _Built(head, blocks)
 
 
 def count_tables(graph: Network) -> int:
     """How many tables the Verifier counts in the file of a network that can be written."""
     with paused():
-        writer = _Writer(graph, schema(graph.graph.get("dialect", "current")), _Blocks())
+        writer = _Writer(graph, require_valid(graph))
         writer.head()
     return writer.tables
 
@@ -230,86 +244,133 @@ def _layer_tables_at_most(node: Mapping[str, Any]) -> int:
     return found
 
 
-@dataclass
-class _Template:
-    """Layers that differ in numbers, names, TensorInfos and data only: their piece, and what each has in its holes."""
+@dataclass(frozen=True)
+class _Kind:
+    """Layers that the validator found alike: they are written alike but for number, name, sources and data.
 
-    piece: Piece
-    starts: list[int] = field(default_factory=list)
-    indices: list[int] = field(default_factory=list)
-    names: list[int] = field(default_factory=list)
-    sources: list[tuple[int, int]] = field(default_factory=list)
-    infos: list[int] = field(default_factory=list)
-    blocks: list[int] = field(default_factory=list)
+    Attributes
+    ----------
+    template
+        The number of their piece.
+    infos
+        Numbers of the TensorInfos that fill its holes.
+    constants
+        Fields of their member tensors, in schema order.
+    """
 
-    def fill(self, assembly: Assembly, infos: npt.NDArray[np.int64]) -> None:
-        """Fill the holes of all its layers; ``infos`` are the positions of TensorInfos by number."""
-        starts = np.array(self.starts, np.int64)
-        layers = len(starts)
-        sources = np.array(self.sources, np.int64).reshape(layers, -1, 2)
-        numbers = np.array(self.infos, np.int64).reshape(layers, -1)
-        blocks = np.array(self.blocks, np.int64).reshape(layers, -1)
-        holes = self.piece.holes
-        assembly.number(starts + holes["index"], self.indices)
-        assembly.link(starts + holes["name"], self.names)
-        for name, place in holes.items():
-            if not isinstance(name, tuple):
-                continue
-            kind, number = name
-            if kind == "connection":
-                assembly.number(starts + place, sources[:, number, 0])
-                assembly.number(starts + place + 4, sources[:, number, 1])
-            elif kind == "info":
-                assembly.link(starts + place, infos[numbers[:, number]])
-            else:
-                assembly.link_outside(starts + place, blocks[:, number])
+    template: int
+    infos: tuple[int, ...]
+    constants: tuple[str, ...]
+
+
+class _Columns:
+    """A column of numbers for each layer, of any length; all in one array."""
+
+    def __init__(self, values: Any, counts: npt.NDArray[np.int64]) -> None:
+        self._values = np.asarray(values, np.int64)
+        self._starts = np.cumsum(counts) - counts
+
+    def at(self, layers: npt.NDArray[np.int64], number: int) -> npt.NDArray[np.int64]:
+        """The entry of this number in the columns of some layers."""
+        found: npt.NDArray[np.int64] = self._values[self._starts[layers] + number]
+        return found
 
 
 class _Writer:
     """A network as an assembly of pieces.
 
-    Layers that are alike share a template, equal TensorInfos are one table in the file.
+    Layers that differ in numbers, names, TensorInfos and data only share a piece, the template; equal TensorInfos
+    are one table in the file. What all layers of a `_Kind` have in common is looked up once. The rest is gathered
+    in lists over all layers, and fills the holes of each template by NumPy.
     """
 
-    def __init__(self, graph: Network, facts: Schema, blocks: _Blocks) -> None:
+    def __init__(self, graph: Network, findings: Findings) -> None:
         self.graph = graph
-        self.facts = facts
-        self.blocks = blocks
-        self.order = canonical_order(graph)
+        self.facts = schema(graph.graph.get("dialect", "current"))
+        self.alike = findings.alike
+        self.connections = findings.connections
+        self.order = canonical_order(graph, findings.connections)
         self.index = {key: position for position, key in enumerate(self.order)}
-        self.encoder = Encoder(facts)
+        self.encoder = Encoder(self.facts)
         self.assembly = Assembly(self.encoder)
-        self.templates: dict[Any, _Template] = {}
+        self.kinds: list[_Kind] = []
+        self.templates: dict[Any, int] = {}
+        self.pieces: list[Piece] = []
         self.infos: dict[Any, tuple[int, TensorInfo]] = {}
         self.numbers: dict[int, int] = {}
         """Of the infos by id: the network keeps them alive."""
         self.params: dict[int, tuple[Any, Any]] = {}
         self.nodes = inside(graph).nodes
-        self.root_tables = 0
+        self.blocks = _Blocks([])
+        self.tables = 0
+        """How many tables the Verifier counts in what `head` made."""
 
     def head(self) -> bytearray:
         """Everything but constant data."""
-        assembly = self.assembly
+        assembly, order = self.assembly, self.order
         root = self.encoder.piece(self.facts.root, self._root())
         assembly.put(root)
-        self.root_tables = len(root.tables)
-        vector = assembly.put_bytes(struct.pack("<I", len(self.order)) + bytes(4 * len(self.order)))
+        vector = assembly.put_bytes(struct.pack("<I", len(order)) + bytes(4 * len(order)))
         assembly.link(root.holes["layers"], vector)
-        starts = [self._layer(position, key) for position, key in enumerate(self.order)]
-        assembly.link(vector + 4 + 4 * np.arange(len(starts)), starts)
+        which = self._which()
+        kinds, nodes = self.kinds, self.nodes
+        tensors = []
+        for key, number in zip(order, which, strict=True):
+            if fields := kinds[number].constants:
+                constants = nodes[key]["constants"]
+                tensors += [constants[field] for field in fields]
+        self.blocks = _Blocks(tensors)
+        names = [string(nodes[key].get("name", "")) for key in order]
+        rows = assembly.put_rows(self.pieces, [kinds[number].template for number in which], names)
+        assembly.link(vector + 4 + 4 * np.arange(len(order)), rows.starts)
         pieces = (self.encoder.piece("TensorInfo", self._info(info)) for _, info in self.infos.values())
         infos = np.array([assembly.put(piece) for piece in pieces], np.int64)
-        for template in self.templates.values():
-            template.fill(assembly, infos)
+        self._fill(rows, np.array(which, np.int64), infos)
+        counts = [len(self.pieces[kind.template].tables) + len(kind.infos) for kind in kinds]
+        self.tables = len(root.tables) + sum([counts[number] for number in which])
         return assembly.finish()
 
-    @property
-    def tables(self) -> int:
-        """How many tables the Verifier counts in what `head` made."""
-        return self.root_tables + sum(
-            len(template.starts) * len(template.piece.tables) + len(template.infos)
-            for template in self.templates.values()
+    def _which(self) -> list[int]:
+        """The number of each layer's kind, in order; of what the validator did not find alike, each has its own."""
+        alike = self.alike
+        numbers: dict[int, int] = {}
+        found = []
+        for key in self.order:
+            number = numbers.get(alike[key])
+            if number is None:
+                number = numbers[alike[key]] = len(self.kinds)
+                self.kinds.append(self._kind(key))
+            found.append(number)
+        return found
+
+    def _fill(self, rows: Rows, which: npt.NDArray[np.int64], infos: npt.NDArray[np.int64]) -> None:
+        """Fill the holes of all layers; ``infos`` are the positions of TensorInfos by number."""
+        assembly, index, kinds = self.assembly, self.index, self.kinds
+        fed_by = [self.connections[key] for key in self.order]
+        fed = np.fromiter(map(len, fed_by), np.int64, len(fed_by))
+        sources = _Columns([index[source] for entries in fed_by for _, source, _ in entries], fed)
+        slots = _Columns([slot for entries in fed_by for _, _, slot in entries], fed)
+        numbers = _Columns(
+            [number for kind in kinds for number in kind.infos], np.array([len(kind.infos) for kind in kinds], np.int64)
         )
+        held = np.array([len(kind.constants) for kind in kinds], np.int64)
+        blocks = _Columns(self.blocks.places, held[which])
+        for piece, layers in zip(self.pieces, rows.places, strict=True):
+            starts = rows.starts[layers]
+            for name, place in piece.holes.items():
+                if name == "index":
+                    assembly.number(starts + place, layers)
+                elif name == "name":
+                    assembly.link(starts + place, rows.tails[layers])
+                elif isinstance(name, tuple):
+                    kind, number = name
+                    if kind == "connection":
+                        assembly.number(starts + place, sources.at(layers, number))
+                        assembly.number(starts + place + 4, slots.at(layers, number))
+                    elif kind == "info":
+                        assembly.link(starts + place, infos[numbers.at(which[layers], number)])
+                    else:
+                        assembly.link_outside(starts + place, blocks.at(layers, number))
 
     def _root(self) -> dict[str, Any]:
         versions = self.graph.graph.get("feature_versions", (1, 1, 1))
@@ -325,45 +386,35 @@ class _Writer:
 
     def _ids(self, listed: str, scheme: int) -> list[int]:
         keys = self.graph.graph.get(listed, ())
-        return [self.graph.nodes[key].get("binding_id", 0) if scheme >= 1 else self.index[key] for key in keys]
+        return [self.nodes[key].get("binding_id", 0) if scheme >= 1 else self.index[key] for key in keys]
 
-    def _layer(self, position: int, key: int) -> int:
-        """Place a layer; returns where."""
+    def _kind(self, key: int) -> _Kind:
+        """What is common to all layers that are alike, taken from one of them."""
         node = self.nodes[key]
-        inputs = edges_into(self.graph, key)
+        inputs = [slot for slot, _, _ in self.connections[key]]
         tensors = node.get("constants") or EMPTY
         outputs = node.get("outputs", ())
         overrides = _overrides(node.get("overrides") or EMPTY, inputs)
-        slots: Any = tuple([slot for slot, _ in inputs]) if node.get("unconnected") else len(inputs)
-        sizes = tuple([(name, tensor.data.itemsize) for name, tensor in tensors.items()])
+        paths = self.facts.layers[node["type"]].tensors if tensors else ()
+        constants = tuple([path[-1] for path in paths if tensors.get(path[-1]) is not None])
+        sizes = {field: tensors[field].data.itemsize for field in constants}
         alike = (
             node["type"],
             self._params(node.get("params")),
-            slots,
+            len(inputs),
             tuple([(slot, flag, info is not None) for slot, flag, info in overrides]),
             len(outputs),
-            sizes,
+            tuple(sizes.items()),
             node.get("binding_id"),
         )
         template = self.templates.get(alike)
         if template is None:
-            values = self._values(node, [slot for slot, _ in inputs], overrides, dict(sizes))
-            template = self.templates[alike] = _Template(self.encoder.piece("AnyLayer", values))
-        start = self.assembly.put(template.piece)
-        template.starts.append(start)
-        template.indices.append(position)
-        template.names.append(self.assembly.put_bytes(string(node.get("name", ""))))
-        index, number = self.index, self._number
-        template.sources += [(index[layer], slot) for _, (layer, slot) in inputs]
-        if overrides:
-            template.infos += [number(info) for _, _, info in overrides if info is not None]
-        template.infos += [number(info) for info in outputs]
-        for path in self.facts.layers[node["type"]].tensors if tensors else ():
-            tensor = tensors.get(path[-1])
-            if tensor is not None:
-                template.infos.append(number(tensor.info))
-                template.blocks.append(self.blocks.place(tensor))
-        return start
+            template = self.templates[alike] = len(self.pieces)
+            self.pieces.append(self.encoder.piece("AnyLayer", self._values(node, inputs, overrides, sizes)))
+        infos = [info for _, _, info in overrides if info is not None]
+        infos += outputs
+        infos += [tensors[field].info for field in constants]
+        return _Kind(template, tuple([self._number(info) for info in infos]), constants)
 
     def _params(self, params: Mapping[str, Any] | None) -> Any:
         """`_params_key`, worked out once for each mapping that layers share."""
@@ -458,11 +509,9 @@ class _Writer:
         return found
 
 
-def _overrides(
-    overrides: Mapping[Any, Any], inputs: list[tuple[int, Source]]
-) -> list[tuple[int, bool, TensorInfo | None]]:
+def _overrides(overrides: Mapping[Any, Any], slots: list[int]) -> list[tuple[int, bool, TensorInfo | None]]:
     """Slot, flag and TensorInfo of each input that is overridden."""
-    return [(slot, *overrides[slot]) for slot, _ in inputs if slot in overrides] if overrides else []
+    return [(slot, *overrides[slot]) for slot in slots if slot in overrides] if overrides else []
 
 
 def _params_key(params: Mapping[str, Any] | None) -> Any:
