@@ -427,7 +427,7 @@ class LayerColumns:
                 else:
                     holder[name] = tensor
             start = end
-        return [holder if holder is EMPTY else FrozenDict(holder) for holder in found]  # type: ignore[misc]
+        return [holder if holder is EMPTY else FrozenDict(holder) for holder in found]
 
     def _tensors(self, numbers: _Ints, tags: _Ints, positions: _Ints) -> list[Tensor]:
         """Tensors, by the numbers of their TensorInfos, the payloads' union tags and positions."""
@@ -453,7 +453,9 @@ class LayerColumns:
         kinds = [(info, whole[info.dtype], info.elements, info.shape, len(info.shape) != 1) for info in infos]
         begin = address_of(columns.bytes)
         made = []
-        rows = zip(numbers.tolist(), starts.tolist(), (starts // sizes).tolist(), (starts % sizes).tolist(), strict=True)
+        rows = zip(
+            numbers.tolist(), starts.tolist(), (starts // sizes).tolist(), (starts % sizes).tolist(), strict=True
+        )
         for number, start, first, rest in rows:
             info, array, count, shape, reshape = kinds[number]
             data = np.frombuffer(buffer, info.dtype, count, start) if rest else array[first : first + count]

@@ -378,12 +378,13 @@ class _Reader:
         names = ("bindingIdsScheme", "weightsLayoutScheme", "constantTensorsAsInputs")
         graph.graph["feature_versions"] = tuple(versions.get(name, 0) for name in names)
         by_binding = graph.graph["feature_versions"][0] >= 1
+        bound: dict[str, dict[int, list[int]]] = {"Input": {}, "Output": {}}
+        for key, node in inside(graph).nodes.items():
+            if node["type"] in bound:
+                bound[node["type"]].setdefault(node["binding_id"] if by_binding else key, []).append(key)
         for kind, listed in (("Input", "inputIds"), ("Output", "outputIds")):
             self.decoder.place = listed
-            by_id: dict[int, list[int]] = {}
-            for key, node in graph.nodes.items():
-                if node["type"] == kind:
-                    by_id.setdefault(node["binding_id"] if by_binding else key, []).append(key)
+            by_id = bound[kind]
             keys: list[int] = []
             seen: set[int] = set()
             for stored in root.get(listed, ()):
@@ -404,21 +405,31 @@ class _Reader:
         keys = list(nodes)
         misplaced: list[int] = []
         if keys != list(range(len(keys))):
+            without = [not node["outputs"] for node in nodes.values()]
             for key, node in nodes.items():
-                if node["type"] != "Output" and not all(self._slot_at(keys, source) for source in fed[key]):
-                    misplaced.append(key)
+                if node["type"] != "Output":
+                    for source in fed[key]:
+                        if source >= len(keys) or without[source]:
+                            misplaced.append(key)
+                            break
         found = Storage(tuple(sorted(self.unnamed)), tuple(sorted(misplaced)), not keys or keys[0] == 0)
         if found != Storage():
             self.graph.graph["storage"] = found
 
-    def _slot_at(self, keys: list[int], position: int) -> bool:
-        """Whether there is a layer with an output slot at a position of the file."""
-        return position < len(keys) and bool(self.graph.nodes[keys[position]]["outputs"])
-
     def require_acyclic(self) -> None:
         """Raise ModelError where layers feed each other in a cycle."""
+        _, fed_by, fed = inside(self.graph)
+        missing = {key: len(sources) for key, sources in fed.items()}
+        ready = [key for key, count in missing.items() if not count]
+        for key in ready:
+            for target in fed_by[key]:
+                missing[target] -= 1
+                if not missing[target]:
+                    ready.append(target)
+        if len(ready) == len(missing):
+            return
         try:
-            TopologicalSorter({key: list(found) for key, found in self.graph.pred.items()}).prepare()
+            TopologicalSorter({key: list(sources) for key, sources in fed.items()}).prepare()
         except CycleError as error:
             cycle = [str(key) for key in reversed(error.args[1])]
             shown = " -> ".join(cycle if len(cycle) <= 12 else [*cycle[:10], "...", cycle[-1]])
