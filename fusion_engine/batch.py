@@ -1,6 +1,6 @@
 """Many models: which there are, where each goes, and what becomes of each.
 
-`plan` looks at everything that could go wrong before any work; `run` does the work model by model,
+`plan` looks at everything that could go wrong before any work; `process` does the work on a model,
 and what goes wrong with one never touches another.
 """
 
@@ -35,7 +35,6 @@ __all__ = [
     "fusing",
     "plan",
     "process",
-    "run",
     "unfusing",
     "verifying",
 ]
@@ -47,7 +46,7 @@ Change: TypeAlias = "Callable[[Network], tuple[Network, bool]]"
 """What is done to a network: gives the new one, and whether anything was changed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Found:
     """A model: the path by which it was found, and that below the directory it was found in.
 
@@ -59,7 +58,7 @@ class Found:
     fault: str | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Job:
     """A model and the file that it is to become; ``output`` is None where nothing is written."""
 
@@ -179,7 +178,7 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
     folder = os.fspath(out)
     inputs = _Inputs(one.path for one in found)
     blind = not far and _blind_to_case(folder)
-    inside = os.path.join(_identity(folder), "")
+    inside = os.path.join(identity(folder), "")
     taken: dict[str, Found] = {}
     jobs = []
     for one in found:
@@ -187,7 +186,7 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
             jobs.append(Job(one.path, None, one.fault))
             continue
         output = join(folder, one.below.replace(os.sep, "/")) if far else os.path.join(folder, one.below)
-        known = _identity(output)
+        known = identity(output)
         clash = inputs.find(output, known)
         if clash is not None:
             raise OutputError(f"the output {output} is the input {clash}: give another directory with --out")
@@ -196,7 +195,7 @@ def plan(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | 
         other = taken.setdefault(known.casefold() if blind else known, one)
         if other is one:
             jobs.append(Job(one.path, output))
-        elif _identity(other.path) != _identity(one.path):
+        elif identity(other.path) != identity(one.path):
             raise OutputError(
                 f"{other.path} and {one.path} have the same output {output}: "
                 "give each run its own --out, or name a directory that holds both"
@@ -210,13 +209,13 @@ class _Inputs:
     def __init__(self, paths: Iterable[str]) -> None:
         self._paths: dict[object, str] = {}
         for path in paths:
-            self._paths.setdefault(_identity(path), path)
+            self._paths.setdefault(identity(path), path)
             self._paths.setdefault(_inode(path), path)
         self._paths.pop(None, None)
 
-    def find(self, path: str, identity: str) -> str | None:
+    def find(self, path: str, known: str) -> str | None:
         """The input that a path is, or None."""
-        return self._paths.get(identity) or self._paths.get(_inode(path))
+        return self._paths.get(known) or self._paths.get(_inode(path))
 
 
 def _inode(path: str) -> tuple[int, int] | None:
@@ -227,13 +226,6 @@ def _inode(path: str) -> tuple[int, int] | None:
     except OSError:
         return None
     return (status.st_dev, status.st_ino)
-
-
-def _identity(path: str) -> str:
-    """One name for a file by whatever path: links, ``..`` and, where the system folds it, case resolved."""
-    if is_url(path):
-        return identity(path)
-    return os.path.normcase(os.path.realpath(path))
 
 
 def _blind_to_case(folder: str) -> bool:
@@ -324,14 +316,6 @@ def _untagged(graph: Network) -> bool:
 
 def _named(graph: Network) -> dict[int, tuple[str, str]]:
     return {key: (node["type"], node.get("name", "")) for key, node in graph.nodes(data=True)}
-
-
-def run(
-    jobs: Iterable[Job], change: Change, *, done: str = "fused", dry_run: bool = False, judge: Judge | None = None
-) -> Iterator[ModelReport]:
-    """Do the jobs one by one, each with its own errors; see `process`."""
-    for job in jobs:
-        yield process(job, change, done=done, dry_run=dry_run, judge=judge)
 
 
 def process(

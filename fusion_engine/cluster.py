@@ -24,7 +24,9 @@ from fusion_engine import __version__
 from fusion_engine.batch import Job
 from fusion_engine.console import counted
 from fusion_engine.errors import FusionEngineError, OutputError
+from fusion_engine.pool import in_order
 from fusion_engine.report import ModelReport
+from fusion_engine.spool import Backlog
 from fusion_engine.storage import scratch
 
 if TYPE_CHECKING:
@@ -92,28 +94,11 @@ class Cluster:
         timeout: float | None = None,
         heard: Callable[[ModelReport], None] = lambda _: None,
     ) -> Iterator[ModelReport]:
-        """Do jobs on the cluster.
+        """Do jobs on the cluster, with what `fusion_engine.pool.in_parallel` takes.
 
-        Parameters
-        ----------
-        jobs
-            Yielded for in their order.
-        task
-            What is done to each.
-        timeout
-            Seconds that a model may take; each gets a process of its own then, which is killed.
-        heard
-            Called with each report as soon as it is there.
+        With a ``timeout`` each model gets a process of its own, which is killed when its time is over.
         """
-        crowd = _Crowd(self._client, task, timeout, jobs, heard)
-        try:
-            for number in range(len(jobs)):
-                while number not in crowd.finished:
-                    crowd.employ()
-                    crowd.wait()
-                yield crowd.finished.pop(number)
-        finally:
-            crowd.dismiss()
+        return in_order(len(jobs), _Crowd(self._client, task, timeout, jobs, heard))
 
 
 class _Crowd:
@@ -144,10 +129,10 @@ class _Crowd:
         self._run = uuid4().hex
         self._seen = time.monotonic()
         self._most = max(_WINDOW, 4 * sum(client.nthreads().values()))
-        self.finished: dict[int, ModelReport] = {}
+        self.finished = Backlog()
 
     def _finish(self, number: int, report: ModelReport) -> None:
-        self.finished[number] = report
+        self.finished.put(number, report)
         self._heard(report)
 
     def employ(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TextIO
 from unicodedata import combining, east_asian_width
@@ -95,11 +96,15 @@ class Console:
 
     def print(self, text: str = "") -> None:
         """A line of data on standard output."""
+        self.stream((f"{text}\n",))
+
+    def stream(self, texts: Iterable[str]) -> None:
+        """Data on standard output, as it is."""
         self._clear()
         if self._out is None or self.closed or self.fault is not None:
             return
         try:
-            self._out.write(f"{text}\n")
+            self._out.writelines(texts)
             self._out.flush()
         except BrokenPipeError:
             self.closed = True

@@ -13,13 +13,14 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, overload
 
 from fusion_engine.console import printable
 from fusion_engine.report import REPORT_VERSION
+from fusion_engine.spool import Entries
 from fusion_engine.usage import Wrong
 
-__all__ = ["KINDS", "Baseline", "Finding", "Gate", "name_below", "pass_gate"]
+__all__ = ["KINDS", "Baseline", "Finding", "Findings", "Gate", "name_below"]
 
 KINDS = ("changed", "failed", "refused", "unverified")
 """What a run can be told to fail on."""
@@ -64,9 +65,40 @@ class Finding:
         return ": ".join(part for part in (named, printable(self.reason or "")) if part)
 
 
-@dataclass(frozen=True)
+class Findings(Sequence[Finding]):
+    """Findings in the order in which they came, on disk where they are many; ``entries`` has them as plain data."""
+
+    def __init__(self) -> None:
+        self.entries = Entries()
+
+    def append(self, finding: Finding) -> None:
+        """Keep one."""
+        self.entries.append(asdict(finding))
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    @overload
+    def __getitem__(self, place: int) -> Finding: ...
+    @overload
+    def __getitem__(self, place: slice) -> list[Finding]: ...
+    def __getitem__(self, place: int | slice) -> Finding | list[Finding]:
+        if isinstance(place, slice):
+            return [Finding(**entry) for entry in self.entries[place]]
+        return Finding(**self.entries[place])
+
+
 class Gate:
-    """What was found in a run, told apart by what it was told.
+    """What is found in a run, told apart by what it was told; `add` tells of each model.
+
+    Parameters
+    ----------
+    given
+        The paths that the run was given, below which models are named.
+    fail_on
+        Kinds on which it fails.
+    baseline
+        What is known.
 
     Attributes
     ----------
@@ -74,72 +106,56 @@ class Gate:
         The kinds on which the run fails, in the order of `KINDS`.
     baseline
         File of the baseline, where there is one.
-    new, known
-        Findings of all kinds in the order of the models: those that count, and those that the baseline has too.
-    gone
-        How many findings the baseline has for the models of this run that there are no more.
+    tripped
+        The new findings on which the run fails, in the order of the models.
+    known
+        Findings of all kinds that the baseline has too.
+    counts
+        How many of ``tripped`` there are of each kind.
+    failed
+        Whether a model failed that is not known to.
     """
 
-    fail_on: tuple[str, ...]
-    baseline: str | None
-    new: tuple[Finding, ...]
-    known: tuple[Finding, ...] = ()
-    gone: int = 0
+    def __init__(self, given: Sequence[str], fail_on: Iterable[str] = (), baseline: Baseline | None = None) -> None:
+        wanted = set(fail_on)
+        self.fail_on = tuple(kind for kind in KINDS if kind in wanted)
+        self.baseline = None if baseline is None else baseline.path
+        self.tripped = Findings()
+        self.known = Findings()
+        self.counts: Counter[str] = Counter()
+        self.failed = False
+        self._given = given
+        self._excuses = None if baseline is None else baseline.excuses()
+        self._models = 0
+
+    def add(self, model: Mapping[str, Any]) -> None:
+        """Judge the next model, by its entry of a report."""
+        left = None if self._excuses is None else self._excuses.find(model["path"], self._given)
+        for finding in _findings(self._models, model):
+            if left is not None and left[finding.key] > 0:
+                left[finding.key] -= 1
+                self.known.append(finding)
+                continue
+            self.failed |= finding.kind == "failed"
+            if finding.kind in self.fail_on:
+                self.counts[finding.kind] += 1
+                self.tripped.append(finding)
+        self._models += 1
 
     @property
-    def tripped(self) -> tuple[Finding, ...]:
-        """The new findings on which the run fails."""
-        return tuple(finding for finding in self.new if finding.kind in self.fail_on)
-
-    @property
-    def failed(self) -> bool:
-        """Whether a model failed that is not known to."""
-        return any(finding.kind == "failed" for finding in self.new)
+    def gone(self) -> int:
+        """How many findings the baseline has for the models of this run that there are no more."""
+        return 0 if self._excuses is None else self._excuses.gone
 
     def as_json(self) -> dict[str, Any]:
-        """The entry ``gate`` of a report."""
+        """The entry ``gate`` of a report; its long lists are `Entries`."""
         return {
             "fail_on": list(self.fail_on),
             "baseline": self.baseline,
-            "tripped": [asdict(finding) for finding in self.tripped],
-            "known": [asdict(finding) for finding in self.known],
+            "tripped": self.tripped.entries,
+            "known": self.known.entries,
             "gone": self.gone,
         }
-
-
-def pass_gate(
-    models: Sequence[Mapping[str, Any]],
-    given: Sequence[str],
-    fail_on: Iterable[str] = (),
-    baseline: Baseline | None = None,
-) -> Gate:
-    """Judge a run.
-
-    Parameters
-    ----------
-    models
-        The entries of its report.
-    given
-        The paths that it was given, below which models are named.
-    fail_on
-        Kinds on which it fails.
-    baseline
-        What is known.
-    """
-    kinds = tuple(kind for kind in KINDS if kind in set(fail_on))
-    new: list[Finding] = []
-    known: list[Finding] = []
-    excuses = None if baseline is None else baseline.excuses()
-    for number, model in enumerate(models):
-        left = None if excuses is None else excuses.find(model["path"], given)
-        for finding in _findings(number, model):
-            if left is not None and left[finding.key] > 0:
-                left[finding.key] -= 1
-                known.append(finding)
-            else:
-                new.append(finding)
-    gone = 0 if excuses is None else excuses.gone
-    return Gate(kinds, None if baseline is None else baseline.path, tuple(new), tuple(known), gone)
 
 
 def _findings(number: int, model: Mapping[str, Any]) -> Iterator[Finding]:

@@ -14,7 +14,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from typing import Any
@@ -23,7 +23,8 @@ from fusion_engine.armnn.decode import MAX_BUFFER
 from fusion_engine.batch import Job
 from fusion_engine.errors import OutputError
 from fusion_engine.report import ModelReport
-from fusion_engine.storage import fingerprint, is_url, join, read_whole, write_whole
+from fusion_engine.spool import Spool
+from fusion_engine.storage import fingerprint, is_url, join, read_lines, write_parts
 
 __all__ = ["FOLDER", "Ledger"]
 
@@ -59,7 +60,7 @@ class Ledger:
     Raises
     ------
     OutputError
-        Where the record at a URL cannot be read.
+        Where the record cannot be read.
     """
 
     def __init__(self, folder: str, task: str, *, force: bool = False) -> None:
@@ -67,45 +68,46 @@ class Ledger:
         self._folder = folder
         self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
-        self._inputs: dict[str, tuple[str, Any]] = {}
-        self._lines = {} if force else self._read()
+        self._inputs: dict[str, tuple[str, str]] = {}
+        if not force:
+            self._record.read()
 
-    def _read(self) -> dict[str, dict[str, Any]]:
-        found: dict[str, dict[str, Any]] = {}
-        for line in self._record.lines():
-            entry = _entry(line)
-            if entry is not None:
-                found[entry["name"]] = entry
-        return found
-
-    def done(self, job: Job) -> ModelReport | None:
-        """The report of a job that an earlier run has done just so; None where it is to be done.
+    def has(self, job: Job) -> bool:
+        """Whether an earlier run has done a job just so.
 
         Its result is there as it was written then, and the model is the same.
         """
         if job.output is None or job.fault is not None:
-            return None
+            return False
         state = _state(job.path)
         source = _told(job.path, fresh=False)
         if source is None:
-            return None
+            return False
         self._inputs[job.output] = (source, state)
-        entry = self._lines.get(self._name(job.output))
+        entry = self._entry(job.output)
         if entry is None or (entry.get("task"), entry.get("source")) != (self._task, source):
-            return None
+            return False
         if entry.get("result") is None or entry["result"] != _told(job.output, fresh=False):
-            return None
-        try:
-            return ModelReport.from_json(entry["report"], path=job.path, output=job.output)
-        except (KeyError, TypeError, ValueError):
-            return None
+            return False
+        return _recorded(job, entry) is not None
+
+    def report(self, job: Job) -> ModelReport:
+        """The report of a job that an earlier run `has` done: what that one wrote of it, at the paths of this run."""
+        entry = None if job.output is None else self._entry(job.output)
+        found = None if entry is None else _recorded(job, entry)
+        reason = f"{job.path}: the record of the run that did it was changed meanwhile: run it again"
+        return found or ModelReport(job.path, "failed", error=reason)
+
+    def _entry(self, output: str) -> dict[str, Any] | None:
+        line = self._record.line(self._name(output))
+        return None if line is None else _entry(line)
 
     def note(self, job: Job, report: ModelReport) -> None:
         """Record a job that was done; one that failed is to be done again."""
         if job.output is None or report.status == "failed" or job.output not in self._inputs:
             return
         source, state = self._inputs[job.output]
-        if state != _state(job.path) or (state is None and source != _told(job.path, fresh=True)):
+        if state != _state(job.path) or (not state and source != _told(job.path, fresh=True)):
             return  # the model was replaced since it was told: nobody knows which one was read
         name = self._name(job.output)
         entry = {
@@ -144,16 +146,36 @@ class Ledger:
 
 
 class _NearRecord:
-    """The record in a directory of this machine: lines are added to a file."""
+    """The record in a directory of this machine: lines are added to a file, and where each begins is remembered."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._own = os.path.join(folder, FOLDER)
         self._path = os.path.join(self._own, _LINES)
+        self._begins: dict[str, int] = {}
 
-    def lines(self) -> Iterator[bytes]:
-        with suppress(FileNotFoundError), open(self._path, "rb") as file:
-            yield from file
+    def read(self) -> None:
+        begin = 0
+        try:
+            with suppress(FileNotFoundError), open(self._path, "rb") as file:
+                for line in file:
+                    entry = _entry(line)
+                    if entry is not None:
+                        self._begins[entry["name"]] = begin
+                    begin += len(line)
+        except OSError as error:
+            raise OutputError(f"{self._path}: cannot be read: {error.strerror}: --force does all anew") from error
+
+    def line(self, name: str) -> bytes | None:
+        begin = self._begins.get(name)
+        if begin is None:
+            return None
+        try:
+            with open(self._path, "rb") as file:
+                file.seek(begin)
+                return file.readline()
+        except OSError:
+            return None
 
     def add(self, name: str, line: bytes) -> None:
         try:
@@ -194,22 +216,26 @@ class _NearRecord:
 
 
 class _FarRecord:
-    """The record at a URL: an object that is written whole."""
+    """The record at a URL: an object that is written whole, and lies here until then."""
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._lines: dict[str, bytes] = {}
-        for line in (read_whole(url) or b"").splitlines(keepends=True):
-            entry = _entry(line)
-            if entry is not None:
-                self._lines[entry["name"]] = line.rstrip() + b"\n"
+        self._lines = Spool()
+        self._places: dict[str, int] = {}
         self._saved = time.monotonic()
 
-    def lines(self) -> Iterable[bytes]:
-        return self._lines.values()
+    def read(self) -> None:
+        for line in read_lines(self._url):
+            entry = _entry(line)
+            if entry is not None:
+                self._places[entry["name"]] = self._lines.append(line.rstrip() + b"\n")
+
+    def line(self, name: str) -> bytes | None:
+        place = self._places.get(name)
+        return None if place is None else self._lines.at(place)
 
     def add(self, name: str, line: bytes) -> None:
-        self._lines[name] = line
+        self._places[name] = self._lines.append(line)
         if time.monotonic() - self._saved > SAVED_EVERY:
             self.save()
 
@@ -220,7 +246,15 @@ class _FarRecord:
 
     def save(self) -> None:
         self._saved = time.monotonic()
-        write_whole(self._url, b"".join(self._lines.values()))
+        write_parts(self._url, map(self._lines.at, self._places.values()))
+
+
+def _recorded(job: Job, entry: Mapping[str, Any]) -> ModelReport | None:
+    """The report of a job in an entry; None where it is none of this version."""
+    try:
+        return ModelReport.from_json(entry["report"], path=job.path, output=job.output or "")
+    except (KeyError, TypeError, ValueError):
+        return None
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:
@@ -239,15 +273,15 @@ def _told(path: str, *, fresh: bool) -> str | None:
     return fingerprint(path, fresh=fresh) if is_url(path) else file_digest(path)
 
 
-def _state(path: str) -> tuple[int, ...] | None:
-    """What changes when a file of this machine is written or replaced; None of others."""
+def _state(path: str) -> str:
+    """What changes when a file of this machine is written or replaced; empty for others."""
     if is_url(path):
-        return None
+        return ""
     try:
         status = os.stat(path)
     except OSError:
-        return ()
-    return (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
+        return "nothing"
+    return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
 
 
 def _ends_whole(path: str) -> bool:

@@ -15,15 +15,16 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from fusion_engine.batch import Job
 from fusion_engine.report import ModelReport
+from fusion_engine.spool import Backlog
 
 if TYPE_CHECKING:
     from fusion_engine.tasks import Task
 
-__all__ = ["cores", "death", "in_parallel", "too_long"]
+__all__ = ["Workforce", "cores", "death", "in_order", "in_parallel", "too_long"]
 
 
 def cores() -> int:
@@ -55,19 +56,40 @@ def in_parallel(
     heard
         Called with each report as soon as it is there.
     """
-    crew = _Crew(task, min(workers, len(jobs)), timeout)
-    waiting = deque(enumerate(jobs))
-    finished: dict[int, ModelReport] = {}
+    return in_order(len(jobs), _Crew(jobs, task, min(workers, len(jobs)), timeout, heard))
+
+
+class Workforce(Protocol):
+    """Those who do the jobs of a run.
+
+    Attributes
+    ----------
+    finished
+        The reports of jobs that are done, by number, until they are taken.
+    """
+
+    finished: Backlog
+
+    def employ(self) -> None:
+        """Give work to all who have none."""
+
+    def wait(self) -> None:
+        """Wait until something has become of a job."""
+
+    def dismiss(self) -> None:
+        """End all work."""
+
+
+def in_order(jobs: int, force: Workforce) -> Iterator[ModelReport]:
+    """The reports of so many jobs in their order, as they are done."""
     try:
-        for number in range(len(jobs)):
-            while number not in finished:
-                crew.employ(waiting)
-                for done, report in crew.results().items():
-                    finished[done] = report
-                    heard(report)
-            yield finished.pop(number)
+        for number in range(jobs):
+            while number not in force.finished:
+                force.employ()
+                force.wait()
+            yield force.finished.take(number)
     finally:
-        crew.dismiss()
+        force.dismiss()
 
 
 class _Member:
@@ -93,34 +115,43 @@ class _Member:
 class _Crew:
     """The workers."""
 
-    def __init__(self, task: Task, size: int, timeout: float | None) -> None:
+    def __init__(
+        self,
+        jobs: Sequence[Job],
+        task: Task,
+        size: int,
+        timeout: float | None,
+        heard: Callable[[ModelReport], None],
+    ) -> None:
+        self._waiting = deque(enumerate(jobs))
         self._task = task
         self._timeout = timeout
         self._size = size
+        self._heard = heard
         self._members: list[_Member] = []
+        self.finished = Backlog()
 
-    def employ(self, waiting: deque[tuple[int, Job]]) -> None:
+    def employ(self) -> None:
         """Give each idle worker a job; start workers for the rest of the jobs, up to the size of the crew."""
         idle = [member for member in self._members if member.number is None]
-        while waiting and (idle or len(self._members) < self._size):
+        while self._waiting and (idle or len(self._members) < self._size):
             if idle:
                 member = idle.pop()
             else:
                 member = _Member(self._task)
                 self._members.append(member)
-            member.number, member.job = waiting.popleft()
+            member.number, member.job = self._waiting.popleft()
             member.begun = time.monotonic()
             member.deadline = None if self._timeout is None else member.begun + self._timeout
-            with suppress(BrokenPipeError):  # dead already: `results` finds out
+            with suppress(BrokenPipeError):  # dead already: `wait` finds out
                 member.connection.send(member.job)
 
-    def results(self) -> dict[int, ModelReport]:
-        """Wait for a report, a death or the end of somebody's time; what came of it by number of the job."""
+    def wait(self) -> None:
+        """Wait for a report, a death or the end of somebody's time."""
         busy = [member for member in self._members if member.number is not None]
         deadlines = [member.deadline for member in busy if member.deadline is not None]
         left = max(0.0, min(deadlines) - time.monotonic()) if deadlines else None
         ready = set(wait([member.connection for member in busy], left))
-        found: dict[int, ModelReport] = {}
         for member in busy:
             assert member.number is not None
             number = member.number
@@ -130,9 +161,9 @@ class _Crew:
                 report = self._replaced(member, too_long(self._timeout or 0.0))
             else:
                 continue
-            found[number] = report
             member.number = None
-        return found
+            self.finished.put(number, report)
+            self._heard(report)
 
     def _received(self, member: _Member) -> ModelReport:
         try:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from hashlib import sha256
-from io import StringIO
 from typing import TYPE_CHECKING, Any
+
+from fusion_engine.spool import Entries
 
 if TYPE_CHECKING:
     from fusion_engine import Fusion, Reading, Refusal, RuleStatistics, Verification
@@ -19,7 +20,17 @@ if TYPE_CHECKING:
     from fusion_engine.language.sources import Source
     from fusion_engine.network import Network
 
-__all__ = ["REPORT_VERSION", "STATUSES", "Layers", "ModelReport", "Report", "RuleFile", "json_text", "readings_json"]
+__all__ = [
+    "REPORT_VERSION",
+    "STATUSES",
+    "Layers",
+    "ModelReport",
+    "Report",
+    "RuleFile",
+    "RuleTotals",
+    "json_pieces",
+    "readings_json",
+]
 
 REPORT_VERSION = 1
 
@@ -38,6 +49,16 @@ class RuleFile:
     def of(cls, source: Source) -> RuleFile:
         """That of a file as read."""
         return cls(source.name, sha256(source.data).hexdigest())
+
+
+@dataclass(frozen=True)
+class RuleTotals:
+    """What a rule did in some models, and the seconds it took; see `RuleStatistics`."""
+
+    tried: int = 0
+    fired: int = 0
+    refused: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -180,49 +201,84 @@ def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
     }
 
 
-@dataclass
 class Report:
-    """A run.
+    """A run, told model by model: it keeps counts, and the models' entries on disk where they are many.
 
-    Attributes
+    Parameters
     ----------
     rules
         The rule files.
     models
-        What became of the models, in the order of the work.
+        What became of models, in the order of the work; `add` tells of others.
     done
         Status of those that were changed.
     command, paths
         What was run, and the paths that it was given.
+    kept
+        Whether `as_json` is to have the models; else they are counted only.
+
+    Attributes
+    ----------
+    entries
+        What `ModelReport.as_json` gives, of each model.
     gate
         What `Gate.as_json` says of the run; None where there was no gate.
+    statistics
+        What each rule did in all models.
     """
 
-    rules: Sequence[RuleFile] = ()
-    models: list[ModelReport] = field(default_factory=list)
-    done: str = "fused"
-    command: str = "fuse"
-    paths: Sequence[str] = ()
-    gate: Mapping[str, Any] | None = None
+    def __init__(
+        self,
+        rules: Sequence[RuleFile] = (),
+        models: Iterable[ModelReport] = (),
+        done: str = "fused",
+        command: str = "fuse",
+        paths: Sequence[str] = (),
+        *,
+        kept: bool = True,
+    ) -> None:
+        self.rules = rules
+        self.done = done
+        self.command = command
+        self.paths = paths
+        self.kept = kept
+        self.entries = Entries()
+        self.gate: Mapping[str, Any] | None = None
+        self.statistics: dict[str, RuleTotals] = {}
+        self._statuses: Counter[str] = Counter()
+        self._counts = Counter({"fusions": 0, "refusals": 0, "warnings": 0})
+        for model in models:
+            self.add(model)
+
+    def add(self, model: ModelReport) -> None:
+        """Tell what became of the next model."""
+        self._statuses[model.status] += 1
+        self._counts["fusions"] += len(model.fusions)
+        self._counts["refusals"] += len(model.refusals)
+        self._counts["warnings"] += len(model.warnings)
+        for one in model.statistics:
+            former = self.statistics.get(one.rule, RuleTotals())
+            self.statistics[one.rule] = RuleTotals(
+                former.tried + one.tried,
+                former.fired + one.fired,
+                former.refused + one.refused,
+                former.seconds + one.seconds,
+            )
+        if self.kept:
+            self.entries.append(model.as_json())
 
     @property
     def failed(self) -> bool:
         """Whether any model failed."""
-        return any(model.status == "failed" for model in self.models)
+        return self._statuses["failed"] > 0
 
     def summary(self) -> dict[str, int]:
         """Number of models, in all and by status, of fusions, refusals and warnings."""
-        statuses = Counter(model.status for model in self.models)
-        return {
-            "models": len(self.models),
-            **{status: statuses[status] for status in (self.done, *STATUSES[1:])},
-            "fusions": sum(len(model.fusions) for model in self.models),
-            "refusals": sum(len(model.refusals) for model in self.models),
-            "warnings": sum(len(model.warnings) for model in self.models),
-        }
+        statuses = {status: self._statuses[status] for status in (self.done, *STATUSES[1:])}
+        return {"models": self._statuses.total(), **statuses, **self._counts}
 
-    def as_json(self) -> dict[str, Any]:
-        """The report as plain data: what its JSON text holds."""
+    def document(self) -> dict[str, Any]:
+        """What its JSON text holds; the lists that may be long are `Entries`, to be gone through one by one."""
         return {
             "report_version": REPORT_VERSION,
             "command": self.command,
@@ -230,16 +286,42 @@ class Report:
             "summary": self.summary(),
             "rules": [asdict(file) for file in self.rules],
             "gate": self.gate,
-            "models": [model.as_json() for model in self.models],
+            "models": self.entries,
         }
+
+    def as_json(self) -> dict[str, Any]:
+        """The report as plain data, all of it in memory."""
+        found: dict[str, Any] = json.loads(self.text())
+        return found
 
     def text(self) -> str:
         r"""The JSON text, ASCII only: a byte of a name that is no UTF-8 is a lone surrogate ``\udcXX``."""
-        return json_text(self.as_json())
+        return "".join(json_pieces(self.document()))
 
 
-def json_text(document: Mapping[str, Any]) -> str:
-    """Indented JSON. It is put together piece by piece: the list of all pieces takes many times the text's memory."""
-    text = StringIO()
-    json.dump(document, text, indent=2)
-    return f"{text.getvalue()}\n"
+def json_pieces(document: Mapping[str, Any]) -> Iterator[str]:
+    """Indented JSON, piece by piece: one entry at a time of what is an `Entries`, in the document or its ``gate``."""
+    yield from _object_pieces(document, "")
+    yield "\n"
+
+
+def _object_pieces(found: Mapping[str, Any], margin: str) -> Iterator[str]:
+    inner = f"{margin}  "
+    before = "{"
+    for name, value in found.items():
+        yield f"{before}\n{inner}{json.dumps(name)}: "
+        before = ","
+        if isinstance(value, Entries) and value:
+            for number, entry in enumerate(value):
+                yield f"{',' if number else '['}\n{inner}  {_indented(entry, inner + '  ')}"
+            yield f"\n{inner}]"
+        elif name == "gate" and value is not None:
+            yield from _object_pieces(value, inner)
+        else:
+            yield _indented([] if isinstance(value, Entries) else value, inner)
+    yield f"\n{margin}}}"
+
+
+def _indented(value: object, margin: str) -> str:
+    """The JSON of a value whose first line stands behind a margin."""
+    return json.dumps(value, indent=2).replace("\n", f"\n{margin}")

@@ -205,7 +205,8 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
         arguments.judge_timeout,
         arguments.dry_run,
     )
-    report = Report([RuleFile.of(source) for source in sources], done=task.done, paths=arguments.paths)
+    files = [RuleFile.of(source) for source in sources]
+    report = Report(files, done=task.done, paths=arguments.paths, kept=bool(arguments.report))
     pages = None if arguments.diff is None else DiffPages(arguments.diff)
     code = _run(arguments, console, task, report, arguments.rules or (), pages)
     for line in statistics_lines(report) if arguments.statistics else ():
@@ -224,7 +225,8 @@ def _convert(arguments: argparse.Namespace, console: Console) -> int:
         judge_timeout=arguments.judge_timeout,
         dry_run=arguments.dry_run,
     )
-    return _run(arguments, console, task, Report(done=task.done, command="convert", paths=arguments.paths))
+    report = Report(done=task.done, command="convert", paths=arguments.paths, kept=bool(arguments.report))
+    return _run(arguments, console, task, report)
 
 
 def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
@@ -232,7 +234,8 @@ def _unfuse(arguments: argparse.Namespace, console: Console) -> int:
     from fusion_engine.tasks import Task
 
     task = Task("unfuse", dry_run=arguments.dry_run)
-    return _run(arguments, console, task, Report(done=task.done, command="unfuse", paths=arguments.paths))
+    report = Report(done=task.done, command="unfuse", paths=arguments.paths, kept=bool(arguments.report))
+    return _run(arguments, console, task, report)
 
 
 def _check_verification(arguments: argparse.Namespace) -> None:
@@ -308,6 +311,7 @@ def _run(
             _require_writable(folder)
     if not arguments.dry_run and not is_url(arguments.out):
         _require_writable(arguments.out)
+    gate = _gate(arguments, baseline)
     with ExitStack() as stack:
         cluster = _cluster(arguments, stack)
         ledger = _ledger(arguments, task, jobs, stack)
@@ -315,15 +319,14 @@ def _run(
             stack.callback(_remove_unfinished, arguments.out, jobs)
         bar = Progress(None if arguments.quiet else console, len(jobs))
         reports = _reports(arguments, task, jobs, ledger, pages, cluster, bar)
-        _show(reports, jobs, report, arguments, console, task, pages, bar)
+        _show(reports, jobs, report, gate, arguments, console, task, pages, bar)
     if ledger is not None and ledger.fault is not None:
         console.note(f"fusion-engine: {printable(ledger.fault)}: the next run does again what was not recorded")
-    gate = _gate(arguments, report, baseline)
     if gate is not None:
         report.gate = gate.as_json()
         for line in gate_lines(gate, known=baseline is not None):
             console.note(f"fusion-engine: {line}")
-    broken = bool(wanted) and not write_reports(wanted, report.as_json(), console)
+    broken = bool(wanted) and not write_reports(wanted, report.document(), console)
     broken |= pages is not None and pages.failed
     if gate is not None and gate.tripped:
         return TRIPPED
@@ -336,14 +339,13 @@ def _wanted(arguments: argparse.Namespace) -> list[str]:
     return arguments.report or []
 
 
-def _gate(arguments: argparse.Namespace, report: Report, baseline: Baseline | None) -> Gate | None:
-    """What was found in a run, where there was anything to be found."""
-    from fusion_engine.gate import pass_gate
+def _gate(arguments: argparse.Namespace, baseline: Baseline | None) -> Gate | None:
+    """What is found in a run, where there is anything to be found."""
+    from fusion_engine.gate import Gate
 
     if not arguments.fail_on and baseline is None:
         return None
-    models = [model.as_json() for model in report.models]
-    return pass_gate(models, arguments.paths, arguments.fail_on or (), baseline)
+    return Gate(arguments.paths, arguments.fail_on or (), baseline)
 
 
 def _ledger(arguments: argparse.Namespace, task: Task, jobs: Sequence[Job], stack: ExitStack) -> Ledger | None:
@@ -414,8 +416,8 @@ def _reports(
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
     from fusion_engine.pool import cores, in_parallel
 
-    known = {number: ledger.done(job) for number, job in enumerate(jobs)} if ledger is not None else {}
-    todo = [job for number, job in enumerate(jobs) if known.get(number) is None]
+    known = [ledger is not None and ledger.has(job) for job in jobs]
+    todo = [job for job, done_before in zip(jobs, known, strict=True) if not done_before]
     bar.keep(len(jobs) - len(todo))
     named = {job.path: job for job in todo}
 
@@ -431,8 +433,8 @@ def _reports(
         work = in_parallel(todo, task, workers, arguments.timeout, done)
     else:
         work = _one_by_one(todo, task.worker(pages), done)
-    for number in range(len(jobs)):
-        yield known.get(number) or next(work)
+    for job, done_before in zip(jobs, known, strict=True):
+        yield ledger.report(job) if done_before and ledger is not None else next(work)
 
 
 def _one_by_one(
@@ -466,6 +468,7 @@ def _show(
     reports: Iterator[ModelReport],
     jobs: Sequence[Job],
     report: Report,
+    gate: Gate | None,
     arguments: argparse.Namespace,
     console: Console,
     task: Task,
@@ -480,7 +483,9 @@ def _show(
     for number, job in enumerate(jobs, 1):
         bar.begin(job.path)
         model = next(reports)
-        report.models.append(model)
+        report.add(model)
+        if gate is not None:
+            gate.add(model.as_json())
         failed = model.status == "failed"
         if failed if quiet or (reserved and console.live) else not reserved:
             for line in model_lines(model, console.paint, task.done, task.dry_run, verbose=arguments.verbose):

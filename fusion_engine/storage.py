@@ -12,7 +12,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -32,12 +32,13 @@ __all__ = [
     "is_url",
     "join",
     "models_below",
-    "read_whole",
+    "read_lines",
     "remove_stages",
     "remove_temporaries",
+    "require",
     "scratch",
     "staged",
-    "write_whole",
+    "write_parts",
 ]
 
 _URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
@@ -75,13 +76,15 @@ def join(url: str, below: str) -> str:
     return f"{first}{'' if first.endswith('/') else '/'}{below}{chain}{rest}"
 
 
-def identity(url: str) -> str:
-    """One name for an object by whatever URL: a file of this machine has that of its path."""
-    system, path = _open(url)
-    if _protocols(system) & {"file", "local"}:
+def identity(path: str) -> str:
+    """One name for a file or an object by whatever path or URL: links, ``..`` and folded case resolved."""
+    if not is_url(path):
         return os.path.normcase(os.path.realpath(path))
-    _, chain, rest = url.partition("::")
-    return f"{system.unstrip_protocol(path)}{chain}{rest}"
+    system, name = _open(path)
+    if _protocols(system) & {"file", "local"}:
+        return os.path.normcase(os.path.realpath(name))
+    _, chain, rest = path.partition("::")
+    return f"{system.unstrip_protocol(name)}{chain}{rest}"
 
 
 @dataclass(frozen=True)
@@ -163,33 +166,50 @@ def fingerprint(url: str, *, fresh: bool = True) -> str | None:
     return " ".join(["times", str(info.get("size")), *times]) if times else None
 
 
-def read_whole(url: str) -> bytes | None:
-    """The bytes of a small object; None where there is none.
+def require(url: str) -> None:
+    """See that there are means to reach a URL; nothing is asked of the storage.
+
+    Raises
+    ------
+    OutputError
+        Where the packages for it are not installed, or it is none.
+    """
+    _open(url)
+
+
+def read_lines(url: str) -> Iterator[bytes]:
+    """The lines of an object with their ends; none where there is no object.
 
     Raises
     ------
     OutputError
         Where it cannot be read.
     """
-    with _told(OutputError, url, "cannot be read"):
-        system, path = _open(url)
-        system.invalidate_cache(system._parent(path))
+    with _told(OutputError, url, "cannot be read"), _stage() as folder:
+        system, name = _open(url)
+        system.invalidate_cache(system._parent(name))
+        path = os.path.join(folder, "in")
         try:
-            return bytes(system.cat_file(path))
+            system.get_file(name, path)
         except FileNotFoundError:
-            return None
+            return
+        with open(path, "rb") as file:
+            yield from file
 
 
-def write_whole(url: str, data: bytes) -> None:
-    """Write a small object.
+def write_parts(url: str, parts: Iterable[bytes]) -> None:
+    """Write an object whole.
 
     Raises
     ------
     OutputError
-        Where it cannot be written.
+        Where it cannot be written; what was there is there still.
     """
-    with _told(OutputError, url, "cannot be written"), _placing(url) as (system, path):
-        system.pipe_file(path, data)
+    with _told(OutputError, url, "cannot be written"), _stage() as folder:
+        path = os.path.join(folder, "out")
+        with open(path, "wb") as file:
+            file.writelines(parts)
+        _put(path, url)
 
 
 def remove_temporaries(url: str) -> None:
@@ -226,6 +246,10 @@ def _stage_name(process: int) -> str:
     return f"fusion-engine-{process}-"
 
 
+def _stage() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(prefix=_stage_name(os.getpid()), dir=_SCRATCH.get())
+
+
 def staged(job: Job, work: Callable[[Job], ModelReport]) -> ModelReport:
     """Do a job on this machine, wherever its model and its result lie.
 
@@ -250,7 +274,7 @@ def staged(job: Job, work: Callable[[Job], ModelReport]) -> ModelReport:
     if job.fault is not None or not (far or (job.output is not None and is_url(job.output))):
         return work(job)
     try:
-        stage = tempfile.TemporaryDirectory(prefix=_stage_name(os.getpid()), dir=_SCRATCH.get())
+        stage = _stage()
     except OSError as error:
         raise OutputError(f"{job.path}: no temporary directory can be made for it: {error.strerror}") from error
     with stage as folder:

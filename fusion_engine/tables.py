@@ -96,15 +96,9 @@ def _rows(model: ModelReport) -> list[str]:
 
 def statistics_lines(report: Report) -> list[str]:
     """A table of what each rule did in all models, and the seconds it took."""
-    totals: dict[str, list[float]] = {}
-    for model in report.models:
-        for entry in model.statistics:
-            total = totals.setdefault(entry.rule, [0, 0, 0, 0.0])
-            for column, number in enumerate((entry.tried, entry.fired, entry.refused, entry.seconds)):
-                total[column] += number
     rows = [("rule", "tried", "fired", "refused", "seconds")]
-    for rule, (tried, fired, refused, seconds) in totals.items():
-        rows.append((printable(rule), f"{tried:.0f}", f"{fired:.0f}", f"{refused:.0f}", f"{seconds:.3f}"))
+    for rule, total in report.statistics.items():
+        rows.append((printable(rule), str(total.tried), str(total.fired), str(total.refused), f"{total.seconds:.3f}"))
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
     return ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
 
@@ -112,31 +106,31 @@ def statistics_lines(report: Report) -> list[str]:
 def summary_line(report: Report, done: str) -> str:
     """The last line of a batch."""
     summary = report.summary()
-    statuses = Counter(model.status for model in report.models)
-    counts = ", ".join(f"{statuses[status]} {status}" for status in (done, "unchanged", "failed"))
+    counts = ", ".join(f"{summary[status]} {status}" for status in (done, "unchanged", "failed"))
     made, refused = counted(summary["fusions"], "fusion"), counted(summary["refusals"], "refusal")
     told = [made, refused] if done == "fused" else []
     if summary["warnings"]:
         told.append(counted(summary["warnings"], "warning"))
-    return f"{counted(len(report.models), 'model')}: {counts}" + (f"; {', '.join(told)}" if told else "")
+    return f"{counted(summary['models'], 'model')}: {counts}" + (f"; {', '.join(told)}" if told else "")
 
 
 def gate_lines(gate: Gate, *, known: bool) -> list[str]:
     """On what a run fails, where it does; ``known`` for what the baseline has."""
-    lines = []
-    for kind in gate.fail_on:
-        found = [finding for finding in gate.tripped if finding.kind == kind]
-        for finding in found[:MOST_REFUSALS]:
+    shown: dict[str, list[str]] = {kind: [] for kind in gate.fail_on}
+    for finding in gate.tripped:
+        if len(shown[finding.kind]) < MOST_REFUSALS:
             words = f": {finding.words}" if finding.words else ""
-            lines.append(f"new: {kind}: {printable(finding.path)}{words}")
-        if len(found) > MOST_REFUSALS:
-            lines.append(f"new: {kind}: {len(found) - MOST_REFUSALS} more: --report FILE.json has all")
+            shown[finding.kind].append(f"new: {finding.kind}: {printable(finding.path)}{words}")
+    lines = []
+    for kind, some in shown.items():
+        lines += some
+        if gate.counts[kind] > len(some):
+            lines.append(f"new: {kind}: {gate.counts[kind] - len(some)} more: --report FILE.json has all")
     if known:
         gone = f"; gone since: {gate.gone}: write it anew with --report FILE.json" if gate.gone else ""
         lines.append(f"known from the baseline: {counted(len(gate.known), 'finding')}{gone}")
     if gate.fail_on:
-        counts = [(kind, sum(one.kind == kind for one in gate.tripped)) for kind in gate.fail_on]
-        lines.append("--fail-on: " + ", ".join(f"{count} {kind}" for kind, count in counts))
+        lines.append("--fail-on: " + ", ".join(f"{gate.counts[kind]} {kind}" for kind in gate.fail_on))
     return lines
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusion_engine.console import Console, printable
-from fusion_engine.reports import SUFFIXES, rendered, suffix_of
+from fusion_engine.reports import SUFFIXES, pieces, suffix_of
 from fusion_engine.usage import STDOUT, Wrong
 
 __all__ = ["check_reports", "write_reports"]
@@ -63,11 +63,25 @@ def write_reports(wanted: Sequence[str], document: Mapping[str, Any], console: C
     whole = True
     for path in dict.fromkeys(wanted):
         if path == STDOUT:
-            console.print(rendered(document, ".json").rstrip("\n"))
+            console.stream(pieces(document, ".json"))
             continue
         try:
-            write_atomically(path, [rendered(document, suffix_of(path) or ".json").encode("utf-8")])
+            write_atomically(path, _blocks(pieces(document, suffix_of(path) or ".json")))
         except OutputError as error:
             console.note(f"fusion-engine: {printable(str(error))}")
             whole = False
     return whole
+
+
+def _blocks(texts: Iterable[str]) -> Iterator[bytes]:
+    """Texts in UTF-8, put together to blocks that are worth a write."""
+    block = bytearray()
+    for text in texts:
+        block += text.encode("utf-8")
+        if len(block) >= _BLOCK:
+            yield bytes(block)
+            block.clear()
+    yield bytes(block)
+
+
+_BLOCK = 1 << 18

@@ -6,7 +6,10 @@ The format has no standard: elements and attributes are those that Jenkins's and
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 from xml.etree import ElementTree as ET
 
@@ -15,64 +18,95 @@ from fusion_engine.console import counted, printable
 __all__ = ["suites"]
 
 
-def suites(document: Mapping[str, Any]) -> str:
-    """The XML of a report."""
+def suites(document: Mapping[str, Any]) -> Iterator[str]:
+    """The XML of a report, a test case at a time; the counts stand before them, so it is gone through twice."""
     command = document["command"]
-    gate = document["gate"] or {"tripped": (), "known": ()}
-    root = ET.Element("testsuites", name="fusion-engine")
-    suite = ET.SubElement(root, "testsuite", name=command)
-    tripped, known = _by_model(gate["tripped"]), _by_model(gate["known"])
-    for number, model in enumerate(document["models"]):
-        name = printable(model["path"])
-        seconds = _seconds(model["seconds"] or 0)
-        case = ET.SubElement(suite, "testcase", classname=f"fusion-engine.{command}", name=name, time=seconds)
-        _verdict(case, model, tripped.get(number, []), known.get(number, []))
-        ET.SubElement(case, "system-out").text = "\n".join(_told(model))
-    counts = {
-        "tests": len(suite),
-        "failures": len(suite.findall("testcase/failure")),
-        "errors": len(suite.findall("testcase/error")),
-        "skipped": len(suite.findall("testcase/skipped")),
+    counts: Counter[str] = Counter()
+    seconds = 0.0
+    for model, verdict in _verdicts(document):
+        counts[verdict.tag if verdict is not None else "passed"] += 1
+        seconds += model["seconds"] or 0
+    attributes = {
+        "tests": str(counts.total()),
+        "failures": str(counts["failure"]),
+        "errors": str(counts["error"]),
+        "skipped": str(counts["skipped"]),
+        "time": _seconds(seconds),
     }
-    for element in (root, suite):
-        for attribute, count in counts.items():
-            element.set(attribute, str(count))
-        element.set("time", _seconds(sum(model["seconds"] or 0 for model in document["models"])))
-    ET.indent(root)
-    return f'<?xml version="1.0" encoding="UTF-8"?>\n{ET.tostring(root, "unicode")}\n'
+    end = ">" if counts else " />"
+    yield '<?xml version="1.0" encoding="UTF-8"?>\n'
+    yield f"{_start('testsuites', {'name': 'fusion-engine', **attributes})}>\n"
+    yield f"  {_start('testsuite', {'name': command, **attributes})}{end}\n"
+    for model, verdict in _verdicts(document):
+        name = printable(model["path"])
+        time = _seconds(model["seconds"] or 0)
+        case = ET.Element("testcase", classname=f"fusion-engine.{command}", name=name, time=time)
+        if verdict is not None:
+            case.append(verdict)
+        ET.SubElement(case, "system-out").text = "\n".join(_told(model))
+        ET.indent(case, level=2)
+        yield f"    {ET.tostring(case, 'unicode')}\n"
+    if counts:
+        yield "  </testsuite>\n"
+    yield "</testsuites>\n"
+
+
+def _start(tag: str, attributes: dict[str, str]) -> str:
+    """The start tag of an element, without its end."""
+    return ET.tostring(ET.Element(tag, attributes), "unicode").removesuffix(" />")
+
+
+def _verdicts(document: Mapping[str, Any]) -> Iterator[tuple[Mapping[str, Any], ET.Element | None]]:
+    """Each model, and what keeps its test case from passing, if anything does."""
+    gate = document["gate"] or {"tripped": (), "known": ()}
+    tripped, known = _ByModel(gate["tripped"]), _ByModel(gate["known"])
+    for number, model in enumerate(document["models"]):
+        yield model, _verdict(model, tripped.of(number), known.of(number))
+
+
+class _ByModel:
+    """Findings, which come in the order of the models, told apart by model."""
+
+    def __init__(self, findings: Iterable[Mapping[str, Any]]) -> None:
+        self._groups = groupby(findings, key=itemgetter("model"))
+        self._next: tuple[int, list[Mapping[str, Any]]] | None = None
+        self._advance()
+
+    def _advance(self) -> None:
+        self._next = next(((number, list(group)) for number, group in self._groups), None)
+
+    def of(self, number: int) -> Sequence[Mapping[str, Any]]:
+        """Those of a model; asked for in order."""
+        if self._next is None or self._next[0] != number:
+            return ()
+        found = self._next[1]
+        self._advance()
+        return found
 
 
 def _seconds(seconds: float) -> str:
     return f"{seconds:.3f}"
 
 
-def _by_model(findings: Sequence[Mapping[str, Any]]) -> dict[int, list[Mapping[str, Any]]]:
-    found: dict[int, list[Mapping[str, Any]]] = {}
-    for finding in findings:
-        found.setdefault(finding["model"], []).append(finding)
-    return found
-
-
 def _verdict(
-    case: ET.Element,
-    model: Mapping[str, Any],
-    tripped: Sequence[Mapping[str, Any]],
-    known: Sequence[Mapping[str, Any]],
-) -> None:
-    """What keeps a test case from passing, if anything does."""
+    model: Mapping[str, Any], tripped: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
+) -> ET.Element | None:
     reason = printable((model["error"] or "").removeprefix(f"{model['path']}: "))
     if model["status"] == "failed":
         if any(finding["kind"] == "failed" for finding in known):
-            ET.SubElement(case, "skipped", message=f"known to fail: {reason}")
-        else:
-            ET.SubElement(case, "error", type="failed", message=reason).text = reason
-        return
-    if tripped:
-        kinds = list(dict.fromkeys(finding["kind"] for finding in tripped))
-        counts = [f"{sum(one['kind'] == kind for one in tripped)} {kind}" for kind in kinds if kind != "changed"]
-        message = ", ".join([*(["it is changed"] if "changed" in kinds else []), *counts])
-        lines = [f"{one['kind']}: {_place(one)}" for one in tripped if one["kind"] != "changed"]
-        ET.SubElement(case, "failure", type=" ".join(kinds), message=message).text = "\n".join([message, *lines])
+            return ET.Element("skipped", message=f"known to fail: {reason}")
+        error = ET.Element("error", type="failed", message=reason)
+        error.text = reason
+        return error
+    if not tripped:
+        return None
+    kinds = list(dict.fromkeys(finding["kind"] for finding in tripped))
+    counts = [f"{sum(one['kind'] == kind for one in tripped)} {kind}" for kind in kinds if kind != "changed"]
+    message = ", ".join([*(["it is changed"] if "changed" in kinds else []), *counts])
+    lines = [f"{one['kind']}: {_place(one)}" for one in tripped if one["kind"] != "changed"]
+    failure = ET.Element("failure", type=" ".join(kinds), message=message)
+    failure.text = "\n".join([message, *lines])
+    return failure
 
 
 def _place(finding: Mapping[str, Any]) -> str:

@@ -9,9 +9,12 @@ from __future__ import annotations
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import sha256
+from heapq import heappop, heappush
 from html import escape
 from importlib import resources
+from itertools import chain
 from typing import Any
 
 from fusion_engine import __version__
@@ -28,23 +31,15 @@ MOST_DETAILS = 50
 _Model = Mapping[str, Any]
 
 
-def report_page(document: Mapping[str, Any]) -> str:
-    """The HTML of a report."""
-    models: Sequence[_Model] = document["models"]
+def report_page(document: Mapping[str, Any]) -> Iterator[str]:
+    """The HTML of a report, a row at a time. What is not told by row is added up before."""
+    models: Iterable[_Model] = document["models"]
+    totals = _Totals(models)
     style = (resources.files("fusion_engine.reports") / "report.css").read_text("utf-8")
     digest = b64encode(sha256(style.encode()).digest()).decode("ascii")
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; img-src data:; base-uri 'none'; form-action 'none'"
-    title = f"fusion-engine {document['command']}: {counted(len(models), 'model')}"
-    parts = [
-        _totals(document),
-        _gate(document["gate"]),
-        _failures(models, document["gate"]),
-        _rules(models),
-        _slowest(models),
-        _models(models),
-        _files(document),
-    ]
-    return f"""<!DOCTYPE html>
+    title = f"fusion-engine {document['command']}: {counted(totals.models, 'model')}"
+    yield f"""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -57,9 +52,72 @@ def report_page(document: Mapping[str, Any]) -> str:
 </head>
 <body>
 <h1>{_text(title)}</h1>
-{"".join(parts)}</body>
-</html>
 """
+    yield from _tiles(document["summary"], totals)
+    yield from _gate(document["gate"])
+    yield from _failures(models, totals, document["gate"])
+    yield from _rules(totals)
+    yield from _slowest(totals)
+    yield from _models(models)
+    yield from _files(document)
+    yield "</body>\n</html>\n"
+
+
+class _Totals:
+    """What adds up over the models of a report.
+
+    Attributes
+    ----------
+    models, failed
+        Their number, and of those that failed.
+    seconds
+        That they took.
+    slowest
+        Seconds, number and path of those that took longest, the slowest first.
+    rules
+        What each rule did.
+    """
+
+    def __init__(self, models: Iterable[_Model]) -> None:
+        self.models = self.failed = 0
+        self.seconds = 0.0
+        self.slowest: list[tuple[float, int, str]] = []
+        self.rules: dict[str, _RuleTotals] = {}
+        slowest: list[tuple[float, int, str]] = []  # a heap; the number is negative, so that the first of equals stay
+        for number, model in enumerate(models):
+            self.models += 1
+            self.failed += model["status"] == "failed"
+            if model["seconds"] is not None:
+                self.seconds += model["seconds"]
+                heappush(slowest, (model["seconds"], -number, model["path"]))
+                if len(slowest) > MOST_SLOW:
+                    heappop(slowest)
+            self._count_rules(model)
+        self.slowest = [(seconds, -number, path) for seconds, number, path in sorted(slowest, reverse=True)]
+
+    def _count_rules(self, model: _Model) -> None:
+        for rule in dict.fromkeys(fusion["rule"] for fusion in model["fusions"]):
+            self._of(rule).models += 1
+        for fusion in model["fusions"]:
+            self._of(fusion["rule"]).fused += 1
+        for refusal in model["refusals"]:
+            self._of(refusal["rule"]).refused += 1
+        for entry in model["statistics"]:
+            total = self._of(entry["rule"])
+            total.tried += entry["tried"]
+            total.seconds = (total.seconds or 0.0) + entry["seconds"]
+
+    def _of(self, rule: str) -> _RuleTotals:
+        return self.rules.setdefault(rule, _RuleTotals())
+
+
+@dataclass
+class _RuleTotals:
+    fused: int = 0
+    models: int = 0
+    refused: int = 0
+    tried: int = 0
+    seconds: float | None = None
 
 
 def _text(text: str) -> str:
@@ -67,15 +125,19 @@ def _text(text: str) -> str:
     return escape(printable(text))
 
 
-def _section(name: str, title: str, body: str) -> str:
-    return f'<section id="{name}">\n<h2>{title}</h2>\n{body}</section>\n'
+def _section(name: str, title: str, body: Iterable[str]) -> Iterator[str]:
+    yield f'<section id="{name}">\n<h2>{title}</h2>\n'
+    yield from body
+    yield "</section>\n"
 
 
-def _table(heads: Sequence[str], rows: Iterable[str]) -> str:
+def _table(heads: Sequence[str], rows: Iterable[str]) -> Iterator[str]:
     """A table; a head that begins with ``#`` is that of a column of numbers."""
     shown = "".join(f'<th class="number">{head[1:]}</th>' if head[0] == "#" else f"<th>{head}</th>" for head in heads)
-    body = "".join(f"{row}\n" for row in rows)
-    return f'<div class="scroll"><table>\n<thead><tr>{shown}</tr></thead>\n<tbody>\n{body}</tbody>\n</table></div>\n'
+    yield f'<div class="scroll"><table>\n<thead><tr>{shown}</tr></thead>\n<tbody>\n'
+    for row in rows:
+        yield f"{row}\n"
+    yield "</tbody>\n</table></div>\n"
 
 
 def _number(value: object) -> str:
@@ -96,8 +158,8 @@ def _kind(model: _Model) -> str:
     return status if status in ("unchanged", "failed") else "changed"
 
 
-def _link(number: int, model: _Model) -> str:
-    return f'<a href="#model-{number}">{_text(model["path"])}</a>'
+def _link(number: int, path: str) -> str:
+    return f'<a href="#model-{number}">{_text(path)}</a>'
 
 
 def _reason(model: _Model) -> str:
@@ -107,19 +169,17 @@ def _reason(model: _Model) -> str:
 # Sections
 
 
-def _totals(document: Mapping[str, Any]) -> str:
-    summary: Mapping[str, int] = document["summary"]
+def _tiles(summary: Mapping[str, int], totals: _Totals) -> Iterator[str]:
     kinds = {status: status if status in ("unchanged", "failed") else "changed" for status in list(summary)[1:4]}
     tiles = [(name, str(count), kinds.get(name, "") if count else "") for name, count in summary.items()]
-    measured = [model["seconds"] for model in document["models"] if model["seconds"] is not None]
-    tiles.append(("seconds of work", f"{sum(measured):.1f}", ""))
+    tiles.append(("seconds of work", f"{totals.seconds:.1f}", ""))
     shown = "".join(f"<div><dt>{name}</dt><dd{_class(kind)}>{count}</dd></div>\n" for name, count, kind in tiles)
-    return f'<dl class="totals">\n{shown}</dl>\n'
+    yield f'<dl class="totals">\n{shown}</dl>\n'
 
 
-def _gate(gate: Mapping[str, Any] | None) -> str:
+def _gate(gate: Mapping[str, Any] | None) -> Iterator[str]:
     if gate is None:
-        return ""
+        return
     lines = []
     if gate["fail_on"]:
         kinds = ", ".join(gate["fail_on"])
@@ -130,13 +190,15 @@ def _gate(gate: Mapping[str, Any] | None) -> str:
         lines.append(f"<p>Baseline <code>{_text(gate['baseline'])}</code>: {known} known, {gone} gone.</p>\n")
     items = [f"<li>{_finding(finding)}</li>\n" for finding in gate["tripped"][:MOST_DETAILS]]
     items += _more(len(gate["tripped"]))
-    return _section("gate", "Gate", "".join(lines) + (f'<ul class="plain">\n{"".join(items)}</ul>\n' if items else ""))
+    if items:
+        lines += ['<ul class="plain">\n', *items, "</ul>\n"]
+    yield from _section("gate", "Gate", lines)
 
 
 def _finding(finding: Mapping[str, Any]) -> str:
     reason = f": {_text(finding['reason'])}" if finding["reason"] else ""
     place = f": {_place(finding)}" if finding["rule"] is not None else ""
-    return f"{finding['kind']}: {_link(finding['model'], finding)}{place}{reason}"
+    return f"{finding['kind']}: {_link(finding['model'], finding['path'])}{place}{reason}"
 
 
 def _place(one: Mapping[str, Any]) -> str:
@@ -148,56 +210,46 @@ def _more(count: int) -> list[str]:
     return [f"<li>{count - MOST_DETAILS} more: the report in JSON has all</li>\n"] if count > MOST_DETAILS else []
 
 
-def _failures(models: Sequence[_Model], gate: Mapping[str, Any] | None) -> str:
+def _failures(models: Iterable[_Model], totals: _Totals, gate: Mapping[str, Any] | None) -> Iterator[str]:
+    if not totals.failed:
+        return
     known = {one["model"] for one in (gate or {"known": ()})["known"] if one["kind"] == "failed"}
     mark = '<span class="dim">known</span> '
-    rows = [
-        f'<tr><td class="name">{_link(number, model)}</td>'
+    rows = (
+        f'<tr><td class="name">{_link(number, model["path"])}</td>'
         f'<td class="reason">{mark if number in known else ""}{_reason(model)}</td></tr>'
         for number, model in enumerate(models)
         if model["status"] == "failed"
-    ]
-    return _section("failures", f"Failures ({len(rows)})", _table(("Model", "Reason"), rows)) if rows else ""
+    )
+    yield from _section("failures", f"Failures ({totals.failed})", _table(("Model", "Reason"), rows))
 
 
-def _rules(models: Sequence[_Model]) -> str:
+def _rules(totals: _Totals) -> Iterator[str]:
     """What each rule did in all models, those that did most first."""
-    fused: Counter[str] = Counter()
-    refused: Counter[str] = Counter()
-    tried: Counter[str] = Counter()
-    seconds: dict[str, float] = {}
-    touched: dict[str, set[int]] = {}
-    for number, model in enumerate(models):
-        for fusion in model["fusions"]:
-            fused[fusion["rule"]] += 1
-            touched.setdefault(fusion["rule"], set()).add(number)
-        refused.update(refusal["rule"] for refusal in model["refusals"])
-        for entry in model["statistics"]:
-            tried[entry["rule"]] += entry["tried"]
-            seconds[entry["rule"]] = seconds.get(entry["rule"], 0.0) + entry["seconds"]
-    names = sorted({**seconds, **fused, **refused}, key=lambda name: (-fused[name], -refused[name], name))
+    names = sorted(totals.rules, key=lambda name: (-totals.rules[name].fused, -totals.rules[name].refused, name))
     rows = [
-        f'<tr><td class="name">{_text(name)}</td>{_number(fused[name])}{_number(len(touched.get(name, ())))}'
-        f"{_number(refused[name])}{_number(tried[name])}{_number(_seconds(seconds.get(name)))}</tr>"
+        f'<tr><td class="name">{_text(name)}</td>{_number(one.fused)}{_number(one.models)}'
+        f"{_number(one.refused)}{_number(one.tried)}{_number(_seconds(one.seconds))}</tr>"
         for name in names
+        for one in [totals.rules[name]]
     ]
     heads = ("Rule", "#Fused", "#Models", "#Refused", "#Tried", "#Seconds")
-    return _section("rules", "Rules", _table(heads, rows)) if rows else ""
+    if rows:
+        yield from _section("rules", "Rules", _table(heads, rows))
 
 
-def _slowest(models: Sequence[_Model]) -> str:
-    timed = [(model["seconds"], number, model) for number, model in enumerate(models) if model["seconds"] is not None]
-    timed.sort(key=lambda one: (-one[0], one[1]))
-    most = max((seconds for seconds, _, _ in timed), default=0.0) or 1.0
+def _slowest(totals: _Totals) -> Iterator[str]:
+    most = (totals.slowest[0][0] if totals.slowest else 0.0) or 1.0
     rows = [
-        f'<tr><td class="name">{_link(number, model)}</td>{_number(_seconds(seconds))}'
+        f'<tr><td class="name">{_link(number, path)}</td>{_number(_seconds(seconds))}'
         f'<td><meter max="{most:.6f}" value="{seconds:.6f}">{_seconds(seconds)}</meter></td></tr>'
-        for seconds, number, model in timed[:MOST_SLOW]
+        for seconds, number, path in totals.slowest
     ]
-    return _section("slowest", "Slowest", _table(("Model", "#Seconds", "Beside the slowest"), rows)) if rows else ""
+    if rows:
+        yield from _section("slowest", "Slowest", _table(("Model", "#Seconds", "Beside the slowest"), rows))
 
 
-def _models(models: Sequence[_Model]) -> str:
+def _models(models: Iterable[_Model]) -> Iterator[str]:
     choices = "".join(
         f'<label><input type="radio" name="show" id="show-{name}"'
         f"{' checked' if name == 'all' else ''}> {name}</label>\n"
@@ -205,7 +257,8 @@ def _models(models: Sequence[_Model]) -> str:
     )
     heads = ("Model", "Status", "#Layers", "#Constants", "#Fusions", "#Refusals", "#Warnings", "#Seconds")
     rows = (_row(number, model) for number, model in enumerate(models))
-    return _section("models", "Models", f"<fieldset>\n{choices}</fieldset>\n{_table(heads, rows)}")
+    body = chain((f"<fieldset>\n{choices}</fieldset>\n",), _table(heads, rows))
+    yield from _section("models", "Models", body)
 
 
 def _row(number: int, model: _Model) -> str:
@@ -258,9 +311,10 @@ def _unverified(model: _Model) -> list[str]:
     return found[:MOST_DETAILS]
 
 
-def _files(document: Mapping[str, Any]) -> str:
+def _files(document: Mapping[str, Any]) -> Iterator[str]:
     rows = [
         f'<tr><td class="name">{_text(file["file"])}</td><td><code>{_text(file["sha256"])}</code></td></tr>'
         for file in document["rules"]
     ]
-    return _section("files", "Rule files", _table(("File", "SHA-256"), rows)) if rows else ""
+    if rows:
+        yield from _section("files", "Rule files", _table(("File", "SHA-256"), rows))

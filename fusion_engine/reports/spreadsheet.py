@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fusion_engine.console import printable
@@ -35,14 +35,17 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """With these a spreadsheet begins a formula."""
 
 
-def table(document: Mapping[str, Any]) -> str:
-    """The table of a report; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
+def table(document: Mapping[str, Any]) -> Iterator[str]:
+    """The rows of a report; a text that a spreadsheet would take for a formula gets an apostrophe in front."""
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for model in document["models"]:
         writer.writerow({name: _cell(value) for name, value in _row(model).items()})
-    return text.getvalue()
+        yield text.getvalue()
+        text.seek(0)
+        text.truncate()
+    yield text.getvalue()
 
 
 def _row(model: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from fusion_engine.cli import main
-from fusion_engine.ledger import FOLDER, Ledger
+from fusion_engine.ledger import FOLDER
 from tests.support.zoo import files, model
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -146,19 +146,18 @@ def test_a_disk_that_fills_up(place: Path) -> None:
     assert done.stdout.split()[-4:] == [FOLDER, "a.armnn", "b.armnn", "c.armnn"]
 
 
-def test_a_record_that_cannot_be_written_does_not_end_the_run(
-    place: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_record_that_cannot_be_written_does_not_end_the_run(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run()[0] == 0
     os.unlink(f"o/{FOLDER}/done.jsonl")
     os.mkdir(f"o/{FOLDER}/done.jsonl")
-    monkeypatch.setattr(Ledger, "_read", lambda self: {})
-    code, entries = run()
+    code, entries = run("--force")
     assert code == 0
     assert [entry["status"] for entry in entries.values()] == ["fused"] * 3
     error = capsys.readouterr().err
     assert f"o/{FOLDER}/done.jsonl: cannot be written: Is a directory: the next run does again" in error
     assert "internal error" not in error
+    assert main(["fuse", "m", "--out", "o"]) == 2
+    assert f"o/{FOLDER}/done.jsonl: cannot be read: Is a directory: --force does all anew" in capsys.readouterr().err
 
 
 # Names and kinds

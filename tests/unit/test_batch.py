@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import fusion_engine as fe
-from fusion_engine.batch import Found, Job, find_models, plan, process, run
+from fusion_engine.batch import Change, Found, Job, find_models, plan, process
 from fusion_engine.errors import OutputError
 from fusion_engine.network import FrozenDict, Network
+from fusion_engine.report import ModelReport
 from tests.support.nets import Net
 
 
@@ -32,6 +34,10 @@ def rename(graph: Network) -> tuple[Network, bool]:
         if node["type"] == "Activation":
             node["name"] = "renamed"
     return changed, True
+
+
+def run(jobs: Iterable[Job], change: Change, **options: Any) -> list[ModelReport]:
+    return [process(job, change, **options) for job in jobs]
 
 
 @pytest.fixture
@@ -184,7 +190,7 @@ def test_the_output_directory_is_a_file(models: Path) -> None:
 def test_one_failure_stays_with_its_model(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     before = {path: path.read_bytes() for path in models.rglob("*.armnn") if path.is_file()}
-    reports = list(run(plan([models], out), rename))
+    reports = run(plan([models], out), rename)
     assert [(os.path.relpath(r.path, models), r.status) for r in reports] == [
         ("b.armnn", "fused"),
         ("bad.armnn", "failed"),
@@ -225,7 +231,7 @@ def test_twice_gives_equal_bytes(models: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     found = []
     for _ in range(2):
-        list(run(plan([models], out), rename))
+        run(plan([models], out), rename)
         found.append({path: path.read_bytes() for path in sorted(out.rglob("*.armnn"))})
     assert found[0] == found[1]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import fusion_engine as fe
 from fusion_engine import Fusion, LayerRef, Refusal
 from fusion_engine.cli import main
-from fusion_engine.gate import KINDS, Baseline, Gate, name_below, pass_gate
+from fusion_engine.gate import KINDS, Baseline, Gate, name_below
 from fusion_engine.report import ModelReport, Report
 from fusion_engine.usage import Wrong
 from tests.support.nets import Net
@@ -37,8 +37,17 @@ def judge(now: Sequence[ModelReport], then: Sequence[ModelReport], folder: Path,
     """What becomes of a run ``now`` with a baseline of ``then``."""
     path = folder / "known.json"
     path.write_text(Report(models=list(then), paths=["zoo"]).text(), "ascii")
-    models = Report(models=list(now)).as_json()["models"]
-    return pass_gate(models, [directory], KINDS, Baseline(str(path)))
+    return passed(Report(models=list(now)).entries, [directory], KINDS, Baseline(str(path)))
+
+
+def passed(
+    models: Iterable[Mapping[str, Any]], given: Sequence[str], fail_on: Sequence[str], known: Baseline | None = None
+) -> Gate:
+    """A gate after some models."""
+    gate = Gate(given, fail_on, known)
+    for model in models:
+        gate.add(model)
+    return gate
 
 
 @pytest.mark.parametrize(
@@ -73,8 +82,9 @@ def test_kinds() -> None:
         ]
     ).as_json()["models"]
     models[1]["fusions"][0]["verification"] = {"status": "unverified", "reason": "no meaning"}
-    gate = pass_gate(models, [], ["unverified", "failed", "failed"])
-    assert [(one.kind, one.model, one.path, one.rule, one.reason) for one in gate.new] == [
+    gate = passed(models, [], ["unverified", "failed", "failed"])
+    found = passed(models, [], KINDS).tripped
+    assert [(one.kind, one.model, one.path, one.rule, one.reason) for one in found] == [
         ("failed", 0, "b", None, "is damaged"),
         ("changed", 1, "c", None, None),
         ("refused", 1, "c", "r", "why"),
@@ -88,8 +98,8 @@ def test_kinds() -> None:
 def test_a_known_refusal_is_told_by_rule_and_layer(tmp_path: Path) -> None:
     known = refused(("r", NORM, "because of layer 3"))
     moved = LayerRef(17, "norm", "BatchNormalization")
-    assert judge([known], [known], tmp_path).new == ()
-    assert judge([refused(("r", moved, "because of layer 16"))], [known], tmp_path).new == ()
+    assert judge([known], [known], tmp_path).tripped[:] == []
+    assert judge([refused(("r", moved, "because of layer 16"))], [known], tmp_path).tripped[:] == []
     for other in (("s", NORM, "because of layer 3"), ("r", LayerRef(4, "norm2", NORM.type), "because of layer 3")):
         gate = judge([refused(other)], [known], tmp_path)
         assert [one.kind for one in gate.tripped] == ["refused"]
@@ -100,9 +110,9 @@ def test_one_excuses_one(tmp_path: Path) -> None:
     """Layers may have one name, or none: the third of three is new where two are known."""
     nameless = ("r", LayerRef(1, "", "Activation"), "why")
     gate = judge([refused(nameless, nameless, nameless)], [refused(nameless, nameless)], tmp_path)
-    assert (len(gate.known), len(gate.new), gate.gone) == (2, 1, 0)
+    assert (len(gate.known), len(gate.tripped), gate.gone) == (2, 1, 0)
     gate = judge([refused(nameless)], [refused(nameless, nameless)], tmp_path)
-    assert (len(gate.known), len(gate.new), gate.gone) == (1, 0, 1)
+    assert (len(gate.known), len(gate.tripped), gate.gone) == (1, 0, 1)
 
 
 def test_a_known_failure_is_told_by_its_model(tmp_path: Path) -> None:
@@ -127,7 +137,7 @@ def test_models_are_told_by_path_then_by_name_below_what_was_given(tmp_path: Pat
     path = tmp_path / "known.json"
     path.write_text(Report(models=then, paths=[one.path for one in then]).text(), "ascii")
     models = Report(models=[failed("elsewhere/a.armnn")]).as_json()["models"]
-    assert pass_gate(models, ["elsewhere"], KINDS, Baseline(str(path))).failed, "which of the two would it be?"
+    assert passed(models, ["elsewhere"], KINDS, Baseline(str(path))).failed, "which of the two would it be?"
 
 
 def test_what_is_gone_is_told_of_the_models_of_the_run(tmp_path: Path) -> None:
@@ -328,7 +338,7 @@ MODELS = st.lists(
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_run_has_nothing_new_beside_itself(tmp_path: Path, models: list[ModelReport]) -> None:
     gate = judge(models, models, tmp_path)
-    assert {finding.kind for finding in gate.new} <= {"changed"}
+    assert {finding.kind for finding in gate.tripped} <= {"changed"}
     assert gate.gone == 0
 
 
@@ -338,7 +348,7 @@ def test_every_finding_is_new_or_known_and_excused_once(
     tmp_path: Path, now: list[ModelReport], then: list[ModelReport]
 ) -> None:
     gate = judge(now, then, tmp_path)
-    alone = pass_gate(Report(models=now).as_json()["models"], ["zoo"]).new
-    assert sorted(map(repr, (*gate.new, *gate.known))) == sorted(map(repr, alone))
-    known = pass_gate(Report(models=then).as_json()["models"], ["zoo"]).new
+    alone = passed(Report(models=now).entries, ["zoo"], KINDS).tripped
+    assert sorted(map(repr, (*gate.tripped, *gate.known))) == sorted(map(repr, alone))
+    known = passed(Report(models=then).entries, ["zoo"], KINDS).tripped
     assert not Counter(finding.key for finding in gate.known) - Counter(finding.key for finding in known)

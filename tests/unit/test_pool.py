@@ -85,7 +85,7 @@ def test_work_that_is_given_up_leaves_no_process(jobs: list[Job], tmp_path: Path
     task = judged(tmp_path, f"open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getppid())); time.sleep(600)")
     reports = in_parallel(jobs[2:], task, 1)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fusion_engine.pool._Crew.results", interrupted_when(tmp_path / "pid"))
+        patch.setattr("fusion_engine.pool._Crew.wait", interrupted_when(tmp_path / "pid"))
         with pytest.raises(KeyboardInterrupt):
             next(reports)
     with pytest.raises(ProcessLookupError):

@@ -309,13 +309,14 @@ def test_the_record_is_saved_now_and_then(memory: Any, tmp_path: Path, monkeypat
     ledger = Ledger("memory://out", "task")
     with ledger.alone():
         assert memory.cat_file(f"/{RECORD}") == b""
-        assert ledger.done(jobs[0]) is None
+        assert not ledger.has(jobs[0])
         ledger.note(jobs[0], process(jobs[0], keep))
         second = Ledger("memory://out", "task")
-        assert second.done(jobs[0]) is not None
-        assert second.done(jobs[1]) is None
-    assert Ledger("memory://out", "another").done(jobs[0]) is None
-    assert Ledger("memory://out", "task", force=True).done(jobs[0]) is None
+        assert second.has(jobs[0])
+        assert second.report(jobs[0]).output == jobs[0].output
+        assert not second.has(jobs[1])
+    assert not Ledger("memory://out", "another").has(jobs[0])
+    assert not Ledger("memory://out", "task", force=True).has(jobs[0])
 
 
 def test_an_archive_of_models(tmp_path: Path) -> None:
