@@ -139,6 +139,7 @@ class Talker:
     def __call__(self, job: Job) -> ModelReport:
         layer = LayerRef(1, "x", "Activation")
         if job.output is not None:
+            os.makedirs(os.path.dirname(job.output), exist_ok=True)
             Path(job.output).write_bytes(b"result")
         return ModelReport(
             job.path,
