@@ -248,6 +248,13 @@ def mutated(mutant: Mutant) -> ast.Module:
     raise ValueError(f"{mutant} is no mutant of this file")
 
 
+def statement_line(mutant: Mutant) -> int:
+    """The first line of the innermost statement that a mutant lies in."""
+    tree = ast.parse((ROOT / mutant.module).read_text("utf-8"))
+    lines = [node.lineno for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    return max((line for line in lines if line <= mutant.line), default=mutant.line)
+
+
 def difference(mutant: Mutant) -> str:
     """The lines that the mutant changes, as the parser writes them."""
     before = ast.unparse(ast.parse((ROOT / mutant.module).read_text("utf-8"))).splitlines()
@@ -325,9 +332,9 @@ class Plugin:
         for number, mutant in enumerate(self.mutants, 1):
             if _identity(asdict(mutant)) in ready:
                 continue
-            tests = [name for name in known["lines"].get(f"{mutant.module}:{mutant.line}", []) if name in items]
+            tests = self.tests_of(mutant, known)
             chosen, spent = [], 0.0
-            for name in sorted(tests, key=lambda name: (known["seconds"][name], name)):
+            for name in tests:
                 spent += known["seconds"][name]
                 if spent > self.longest:
                     break
@@ -340,6 +347,13 @@ class Plugin:
                 file.write(json.dumps(entry) + "\n")
             self.say(f"{number}/{len(self.mutants)} {entry}")
         return True
+
+    def tests_of(self, mutant: Mutant, known: dict[str, Any]) -> list[str]:
+        """The tests that reach the line of a mutant, or else the statement around it; quick ones first."""
+        lines = known["lines"].get(mutant.module, {})
+        found = lines.get(str(mutant.line)) or lines.get(str(statement_line(mutant)), ())
+        names = [known["names"][number] for number in found]
+        return sorted(names, key=lambda name: (known["seconds"][name], name))
 
     def say(self, line: str) -> None:
         """Print, whatever pytest captures."""
@@ -376,12 +390,16 @@ class Plugin:
         self.run_items(items, after)
         meter.stop()
         data = meter.get_data()
-        lines: dict[str, list[str]] = {}
-        for path in data.measured_files():
-            inside = Path(path).relative_to(ROOT).as_posix()
-            for line, contexts in data.contexts_by_lineno(path).items():
-                lines[f"{inside}:{line}"] = sorted(name for name in contexts if name in seconds)
-        (self.out / "map.json").write_text(json.dumps({"seconds": seconds, "lines": lines}), "utf-8")
+        names = sorted(seconds)
+        numbers = {name: number for number, name in enumerate(names)}
+        lines = {
+            Path(path).relative_to(ROOT).as_posix(): {
+                str(line): sorted(numbers[name] for name in contexts if name in numbers)
+                for line, contexts in data.contexts_by_lineno(path).items()
+            }
+            for path in data.measured_files()
+        }
+        (self.out / "map.json").write_text(json.dumps({"seconds": seconds, "names": names, "lines": lines}), "utf-8")
         os._exit(0)
 
     def trial(self, mutant: Mutant, items: list[Any], limit: float) -> str:
