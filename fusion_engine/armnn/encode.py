@@ -16,8 +16,9 @@ default are absent.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import chain
 from math import copysign
 from typing import Any
@@ -27,7 +28,7 @@ import numpy.typing as npt
 
 from fusion_engine.schema import SCALARS, Enum, Field, Schema, float32
 
-__all__ = ["ALIGNMENT", "Assembly", "Encoder", "Hole", "Piece", "Rows", "Tagged", "string"]
+__all__ = ["ALIGNMENT", "Assembly", "Encoder", "Hole", "Piece", "Ragged", "Tagged", "string"]
 
 ALIGNMENT = 8
 """Alignment of the end of an assembly, and so of the elements that lie behind it, in bytes."""
@@ -86,7 +87,6 @@ class Encoder:
     def __init__(self, facts: Schema) -> None:
         self.facts = facts
         self.vtables: dict[bytes, int] = {}
-        self._plans: dict[str, dict[str, _Slot]] = {}
 
     def piece(self, name: str, values: Mapping[str, Any]) -> Piece:
         """The table of type ``name``, at the beginning of the piece, and all below it.
@@ -103,17 +103,12 @@ class Encoder:
         work.table(name, values)
         return Piece(bytes(work.out), work.tables, work.vtables, work.holes)
 
-    def plan(self, name: str) -> dict[str, _Slot]:
-        """How the fields of a table are written, by name."""
-        found = self._plans.get(name)
-        if found is None:
-            found = self._plans[name] = {f.name: _slot(self.facts, f) for f in self.facts.tables[name].fields}
-        return found
-
-    def vtable(self, slots: int, length: int, places: Mapping[int, int]) -> int:
+    def vtable(self, length: int, places: Mapping[int, int]) -> int:
         """The number of a vtable: field positions by slot, in a table of ``length`` bytes."""
         used = max(places, default=-1) + 1
-        entries = (places.get(slot, 0) for slot in range(min(used, slots)))
+        entries = [0] * used
+        for slot, place in places.items():
+            entries[slot] = place
         data = struct.pack(f"<{2 + used}H", 4 + 2 * used, length, *entries)
         return self.vtables.setdefault(data, len(self.vtables))
 
@@ -122,23 +117,33 @@ class Encoder:
 class _Slot:
     """How a field is written: as a number, or as an offset to what ``below`` writes."""
 
-    field: Field
-    code: str
+    number: int
+    """Of the slot in the vtable."""
     size: int
+    pack: Callable[[Any], bytes]
     stored: Callable[[Any], Any]
-    """The value as ``struct`` packs it; None for one that is absent."""
+    """The value as ``pack`` takes it; None for one that is absent."""
     below: Callable[[_Work, Any], None] | None = None
+    tags: Mapping[str, int] | None = None
+    """Of a union: the number of each member, which the slot before holds."""
+
+
+@cache
+def _plan(facts: Schema, name: str) -> dict[str, _Slot]:
+    """How the fields of a table are written, by name."""
+    return {f.name: _slot(facts, f) for f in facts.tables[name].fields}
 
 
 def _slot(facts: Schema, f: Field) -> _Slot:
     if f.kind in ("scalar", "enum"):
         enum = facts.enums.get(f.type)
-        code = enum.format if enum else SCALARS[f.type]
-        return _Slot(f, code, struct.calcsize("<" + code), _stored(f, enum))
+        number = struct.Struct("<" + (enum.format if enum else SCALARS[f.type]))
+        return _Slot(f.slot, number.size, number.pack, _stored(f, enum))
     if f.kind == "struct":
         layout = struct.Struct("<" + "".join(SCALARS[kind] for _, kind in facts.structs[f.type]))
-        return _Slot(f, f"{layout.size}s", layout.size, lambda value: layout.pack(*value))
-    return _Slot(f, "I", 4, lambda value: value, _below(facts, f))
+        return _Slot(f.slot, layout.size, lambda value: layout.pack(*value), lambda value: value)
+    tags = facts.unions[f.type] if f.kind == "union" else None
+    return _Slot(f.slot, 4, _LENGTH, lambda value: 0, _below(facts, f), tags)
 
 
 def _stored(f: Field, enum: Enum | None) -> Callable[[Any], Any]:
@@ -193,37 +198,39 @@ class _Work:
 
     def table(self, name: str, values: Mapping[str, Any]) -> None:
         """A table, then what it refers to."""
-        plan = self.encoder.plan(name)
-        present = [(plan[key], value) for key, value in values.items()]
-        fields = sorted(self._inline(present), key=lambda entry: (-min(entry[0], 4), entry[1]))
+        plan = _plan(self.encoder.facts, name)
+        fields: list[tuple[int, int, int, bytes | Hole]] = []
+        """The largest first, then by slot: (-alignment, slot, size, what is written)."""
+        references = []
+        for key, value in values.items():
+            slot = plan[key]
+            if slot.below is not None:
+                references.append((slot, value))
+                fields.append((-4, slot.number, 4, _NOTHING))
+                if slot.tags is not None:
+                    fields.append((-1, slot.number - 1, 1, _BYTE(slot.tags[value.member])))
+            elif type(value) is Hole:
+                fields.append((-min(slot.size, 4), slot.number, slot.size, value))
+            elif (stored := slot.stored(value)) is not None:
+                fields.append((-min(slot.size, 4), slot.number, slot.size, slot.pack(stored)))
+        fields.sort()
         position, length = len(self.out), 4
         places: dict[int, int] = {}
-        parts = []
-        for size, wire, code, value in fields:
-            places[wire] = length
-            if isinstance(value, Hole):
-                self.holes[value.name] = position + length
-                parts.append(bytes(size))
-            else:
-                parts.append(struct.pack(f"<{code}", value))
+        out = self.out
+        out += _NOTHING
+        for _, number, size, written in fields:
+            places[number] = length
+            if isinstance(written, Hole):
+                self.holes[written.name] = position + length
+                written = bytes(size)
+            out += written
             length += size
-        self.out += bytes(4) + b"".join(parts) + bytes(-length % 4)
+        out += bytes(-length % 4)
         self.tables.append(position)
-        self.vtables.append(self.encoder.vtable(self.encoder.facts.tables[name].slots, length, places))
-        for slot, value in present:
-            if slot.below is not None:
-                self._refer(position + places[slot.field.slot], value, slot.below)
-
-    def _inline(self, present: Iterable[tuple[_Slot, Any]]) -> Iterator[tuple[int, int, str, Any]]:
-        """What a table holds itself: size, wire slot, format and value of each field."""
-        for slot, value in present:
-            wire = slot.field.slot
-            if slot.field.kind == "union":
-                tag = self.encoder.facts.unions[slot.field.type][value.member]
-                yield 1, wire - 1, "B", tag
-            stored = value if isinstance(value, Hole) else 0 if slot.below is not None else slot.stored(value)
-            if stored is not None:
-                yield slot.size, wire, slot.code, stored
+        self.vtables.append(self.encoder.vtable(length, places))
+        for slot, value in references:
+            assert slot.below is not None
+            self._refer(position + places[slot.number], value, slot.below)
 
     def _refer(self, place: int, value: Any, write: Callable[[_Work, Any], None]) -> None:
         """Write what the offset at ``place`` leads to, here; a hole stays one."""
@@ -242,7 +249,11 @@ class _Work:
             self._refer(place + 4 * number, value, write)
 
     def scalars(self, code: str, values: Any) -> None:
-        """A vector of numbers."""
+        """A vector of numbers; of holes, where the first is one and numbers have 4 bytes."""
+        if values and isinstance(values[0], Hole):
+            place = len(self.out) + 4
+            self.holes.update((hole.name, place + 4 * number) for number, hole in enumerate(values))
+            values = [0] * len(values)
         data = np.array(values, f"<{code}").tobytes()
         self.out += struct.pack("<I", len(values)) + data + bytes(-len(data) % 4)
 
@@ -257,27 +268,32 @@ def string(value: str) -> bytes:
     return _LENGTH(len(data)) + data + _ENDS[len(data) & 3]
 
 
-_LENGTH = struct.Struct("<I").pack
+_LENGTH, _BYTE = struct.Struct("<I").pack, struct.Struct("<B").pack
+_NOTHING = bytes(4)
 _ENDS = tuple(bytes(4 - rest) for rest in range(4))
 
 
-@dataclass(frozen=True, eq=False)
-class Rows:
-    """Where a row of pieces was placed.
+class Ragged:
+    """Lists of numbers, of any lengths, in one array.
 
-    Attributes
-    ----------
-    starts
-        Where each lies.
-    tails
-        Where each one's tail lies.
-    places
-        Per different piece its places in the row, ascending.
+    Examples
+    --------
+    >>> owners, values = Ragged([[7], [8, 9]]).of(np.array([1, 0, 1]))
+    >>> owners.tolist(), values.tolist()
+    ([0, 0, 1, 2, 2], [8, 9, 7, 8, 9])
     """
 
-    starts: _Positions
-    tails: _Positions
-    places: Sequence[_Positions]
+    def __init__(self, lists: Sequence[Sequence[int]]) -> None:
+        self._counts = np.array([len(entries) for entries in lists], np.int64)
+        self._firsts = np.cumsum(self._counts) - self._counts
+        self._values = np.array(list(chain.from_iterable(lists)), np.int64)
+
+    def of(self, which: _Positions) -> tuple[_Positions, _Positions]:
+        """The lists of these numbers one after the other: for each entry its place in ``which``, and itself."""
+        counts = self._counts[which]
+        owners = np.repeat(np.arange(len(which)), counts)
+        shifts = self._firsts[which] - (np.cumsum(counts) - counts)
+        return owners, self._values[np.arange(len(owners)) + shifts[owners]]
 
 
 class Assembly:
@@ -302,8 +318,10 @@ class Assembly:
         self._tables.append(([start + place for place in piece.tables], piece.vtables))
         return start
 
-    def put_rows(self, pieces: Sequence[Piece], which: Sequence[int], tails: Sequence[bytes]) -> Rows:
-        """Place a row of pieces, each followed by a tail of its own: bytes, a multiple of 4, that hold no table.
+    def put_rows(
+        self, pieces: Sequence[Piece], which: _Positions, tails: Sequence[bytes] | None = None
+    ) -> tuple[_Positions, _Positions]:
+        """Place a row of pieces, each followed by a tail of its own; returns where each and its tail lie.
 
         Parameters
         ----------
@@ -312,20 +330,17 @@ class Assembly:
         which
             For each place in the row the number of its piece.
         tails
-            The tails.
+            Bytes, a multiple of 4, that hold no table.
         """
-        numbers = np.array(which, np.int64)
-        lengths = np.array([len(piece.data) for piece in pieces], np.int64)[numbers]
-        ends = self.end + np.cumsum(lengths + np.fromiter(map(len, tails), np.int64, len(tails)))
-        starts = np.concatenate([[self.end], ends])[:-1]
-        places = np.split(np.argsort(numbers, kind="stable"), np.cumsum(np.bincount(numbers, minlength=len(pieces))))
-        for piece, rows in zip(pieces, places, strict=False):
-            tables = np.add.outer(starts[rows], np.array(piece.tables, np.int64))
-            self._tables.append((tables.reshape(-1), np.tile(np.array(piece.vtables, np.int64), len(rows))))
-        data = [piece.data for piece in pieces]
-        self._parts += chain.from_iterable(zip([data[number] for number in which], tails, strict=True))
-        self.end = int(ends[-1]) if len(ends) else self.end
-        return Rows(starts, starts + lengths, places[: len(pieces)])
+        lengths = np.array([len(piece.data) for piece in pieces], np.int64)[which]
+        sizes = lengths if tails is None else lengths + np.fromiter(map(len, tails), np.int64, len(tails))
+        starts = self.end + np.cumsum(sizes) - sizes
+        owners, tables = Ragged([piece.tables for piece in pieces]).of(which)
+        self._tables.append((starts[owners] + tables, Ragged([piece.vtables for piece in pieces]).of(which)[1]))
+        data = [pieces[number].data for number in which.tolist()]
+        self._parts += data if tails is None else chain.from_iterable(zip(data, tails, strict=True))
+        self.end += int(sizes.sum())
+        return starts, starts + lengths
 
     def put_bytes(self, data: bytes) -> int:
         """Place bytes, a multiple of 4, that hold no table; returns where."""

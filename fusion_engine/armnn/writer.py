@@ -18,17 +18,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fusion_engine.armnn.decode import MAX_BUFFER
-from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Rows, Tagged, string
+from fusion_engine.armnn.encode import ALIGNMENT, Assembly, Encoder, Hole, Piece, Ragged, Tagged, string
 from fusion_engine.armnn.files import MappedFile, Range, StrPath, path_text, write_atomically
 from fusion_engine.canonical import canonical_order
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, ReaderLimitWarning
 from fusion_engine.network import EMPTY, Network, complete_params, inside
-from fusion_engine.schema import LayerType, schema
+from fusion_engine.schema import LayerType, float32, schema
 from fusion_engine.tensor import PAYLOADS, Tensor, TensorInfo
 from fusion_engine.validation import Findings, require_valid
 
 __all__ = ["dumps", "save"]
+
+_Ints = npt.NDArray[np.int64]
 
 
 def save(graph: Network, path: StrPath, *, release: str | None = None) -> None:
@@ -119,7 +121,7 @@ class _Blocks:
         self.end = int(self.positions[-1]) + 4 + self.sizes[-1] if tensors else 0
 
 
-def _unshared(tensors: list[Tensor]) -> tuple[list[Tensor], npt.NDArray[np.int64]]:
+def _unshared(tensors: list[Tensor]) -> tuple[list[Tensor], _Ints]:
     """The first tensor of each run of memory that some share, in order; and the number of it for every tensor."""
     if len({tensor.address for tensor in tensors}) == len(tensors):
         return tensors, np.arange(len(tensors))
@@ -179,6 +181,7 @@ _SMALL, _JOINED = 1 << 16, 1 << 20
 """Bytes below which a vector is joined with its neighbours, and bytes that are joined at least."""
 
 _GAPS = tuple(bytes(size) for size in range(ALIGNMENT))
+_FLOAT, _BITS = struct.Struct("<f").pack, struct.Struct("<I").unpack
 _FIRST = -4 % ALIGNMENT
 """Where the first vector begins, so that its elements are aligned."""
 
@@ -263,19 +266,6 @@ class _Kind:
     constants: tuple[str, ...]
 
 
-class _Columns:
-    """A column of numbers for each layer, of any length; all in one array."""
-
-    def __init__(self, values: Any, counts: npt.NDArray[np.int64]) -> None:
-        self._values = np.asarray(values, np.int64)
-        self._starts = np.cumsum(counts) - counts
-
-    def at(self, layers: npt.NDArray[np.int64], number: int) -> npt.NDArray[np.int64]:
-        """The entry of this number in the columns of some layers."""
-        found: npt.NDArray[np.int64] = self._values[self._starts[layers] + number]
-        return found
-
-
 class _Writer:
     """A network as an assembly of pieces.
 
@@ -321,11 +311,12 @@ class _Writer:
                 tensors += [constants[field] for field in fields]
         self.blocks = _Blocks(tensors)
         names = [string(nodes[key].get("name", "")) for key in order]
-        rows = assembly.put_rows(self.pieces, [kinds[number].template for number in which], names)
-        assembly.link(vector + 4 + 4 * np.arange(len(order)), rows.starts)
-        pieces = (self.encoder.piece("TensorInfo", self._info(info)) for _, info in self.infos.values())
-        infos = np.array([assembly.put(piece) for piece in pieces], np.int64)
-        self._fill(rows, np.array(which, np.int64), infos)
+        of_kind = np.array(which, np.int64)
+        of_template = np.array([kind.template for kind in kinds], np.int64)[of_kind]
+        starts, names_at = assembly.put_rows(self.pieces, of_template, names)
+        assembly.link(vector + 4 + 4 * np.arange(len(order)), starts)
+        infos = self._place_infos()
+        self._fill(starts, names_at, of_kind, of_template, infos)
         counts = [len(self.pieces[kind.template].tables) + len(kind.infos) for kind in kinds]
         self.tables = len(root.tables) + sum([counts[number] for number in which])
         return assembly.finish()
@@ -343,34 +334,48 @@ class _Writer:
             found.append(number)
         return found
 
-    def _fill(self, rows: Rows, which: npt.NDArray[np.int64], infos: npt.NDArray[np.int64]) -> None:
-        """Fill the holes of all layers; ``infos`` are the positions of TensorInfos by number."""
-        assembly, index, kinds = self.assembly, self.index, self.kinds
+    def _fill(self, starts: _Ints, names: _Ints, of_kind: _Ints, of_template: _Ints, infos: _Ints) -> None:
+        """Fill the holes of all layers: from where they start, where their names lie, and where TensorInfos do."""
+        assembly, pieces, index = self.assembly, self.pieces, self.index
+        for name, fill, values in (("index", assembly.number, np.arange(len(starts))), ("name", assembly.link, names)):
+            places = np.array([piece.holes[name] for piece in pieces], np.int64)
+            fill(starts + places[of_template], values)
         fed_by = [self.connections[key] for key in self.order]
-        fed = np.fromiter(map(len, fed_by), np.int64, len(fed_by))
-        sources = _Columns([index[source] for entries in fed_by for _, source, _ in entries], fed)
-        slots = _Columns([slot for entries in fed_by for _, _, slot in entries], fed)
-        numbers = _Columns(
-            [number for kind in kinds for number in kind.infos], np.array([len(kind.infos) for kind in kinds], np.int64)
-        )
-        held = np.array([len(kind.constants) for kind in kinds], np.int64)
-        blocks = _Columns(self.blocks.places, held[which])
-        for piece, layers in zip(self.pieces, rows.places, strict=True):
-            starts = rows.starts[layers]
-            for name, place in piece.holes.items():
-                if name == "index":
-                    assembly.number(starts + place, layers)
-                elif name == "name":
-                    assembly.link(starts + place, rows.tails[layers])
-                elif isinstance(name, tuple):
-                    kind, number = name
-                    if kind == "connection":
-                        assembly.number(starts + place, sources.at(layers, number))
-                        assembly.number(starts + place + 4, slots.at(layers, number))
-                    elif kind == "info":
-                        assembly.link(starts + place, infos[numbers.at(which[layers], number)])
-                    else:
-                        assembly.link_outside(starts + place, blocks.at(layers, number))
+        places = _places(pieces, "connection", starts, of_template)
+        assembly.number(places, [index[source] for entries in fed_by for _, source, _ in entries])
+        assembly.number(places + 4, [output for entries in fed_by for _, _, output in entries])
+        _, numbers = Ragged([kind.infos for kind in self.kinds]).of(of_kind)
+        assembly.link(_places(pieces, "info", starts, of_template), infos[numbers])
+        assembly.link_outside(_places(pieces, "block", starts, of_template), self.blocks.places)
+
+    def _place_infos(self) -> _Ints:
+        """Place the TensorInfos; returns where. Those that differ in extents, scale and offset only share a piece."""
+        fields = self.facts.tables["TensorInfo"].by_name
+        usual_scale, usual_offset = fields["quantizationScale"].default, fields["quantizationOffset"].default
+        templates: dict[Any, int] = {}
+        pieces: list[Piece] = []
+        which: list[int] = []
+        values: list[int] = []
+        for _, info in self.infos.values():
+            scale, offset = float32(info.quantization_scale), info.quantization_offset
+            scaled, moved = scale not in (usual_scale, 0), offset != usual_offset
+            fixed = (info.data_type, info.quantization_dim, info.dimensionality, info.dimension_specificity)
+            scales = info.quantization_scales and str(info.quantization_scales)
+            alike = (len(info.shape), *fixed, info.is_constant, scales, scaled or str(scale), moved)
+            number = templates.get(alike)
+            if number is None:
+                number = templates[alike] = len(pieces)
+                pieces.append(self.encoder.piece("TensorInfo", self._info(info, scaled, moved)))
+            which.append(number)
+            values += info.shape
+            if scaled:
+                values += _BITS(_FLOAT(scale))
+            if moved:
+                values.append(offset)
+        of_template = np.array(which, np.int64)
+        starts, _ = self.assembly.put_rows(pieces, of_template)
+        self.assembly.number(_places(pieces, "value", starts, of_template), values)
+        return starts
 
     def _root(self) -> dict[str, Any]:
         versions = self.graph.graph.get("feature_versions", (1, 1, 1))
@@ -491,12 +496,14 @@ class _Writer:
                 holder[path[-1]] = {"info": next(infos), "data": Tagged(PAYLOADS[sizes[path[-1]]], data)}
         return found
 
-    def _info(self, info: TensorInfo) -> dict[str, Any]:
+    def _info(self, info: TensorInfo, scaled: bool, moved: bool) -> dict[str, Any]:
+        """A TensorInfo as the encoder takes it, with holes for extents and, if so, scale and offset."""
+        values = (Hole(("value", number)) for number in count())
         found: dict[str, Any] = {
-            "dimensions": info.shape,
+            "dimensions": [next(values) for _ in info.shape],
             "dataType": info.data_type,
-            "quantizationScale": info.quantization_scale,
-            "quantizationOffset": info.quantization_offset,
+            "quantizationScale": next(values) if scaled else info.quantization_scale,
+            "quantizationOffset": next(values) if moved else info.quantization_offset,
         }
         rest = (
             ("quantizationScales", info.quantization_scales, ()),
@@ -507,6 +514,18 @@ class _Writer:
         )
         found.update((name, value) for name, value, default in rest if value != default)
         return found
+
+
+def _places(pieces: list[Piece], kind: str, starts: _Ints, which: _Ints) -> _Ints:
+    """Where the holes of a kind lie, by number, in a row of pieces that start there."""
+    lists = []
+    for piece in pieces:
+        found: list[int] = []
+        while (place := piece.holes.get((kind, len(found)))) is not None:
+            found.append(place)
+        lists.append(found)
+    owners, places = Ragged(lists).of(which)
+    return starts[owners] + places
 
 
 def _overrides(overrides: Mapping[Any, Any], slots: list[int]) -> list[tuple[int, bool, TensorInfo | None]]:
