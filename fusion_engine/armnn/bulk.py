@@ -46,6 +46,19 @@ def _require(condition: Any) -> None:
         raise Unusual
 
 
+def _aligned(positions: _Ints, mask: int) -> bool:
+    return not np.bitwise_or.reduce(positions) & mask
+
+
+def _most(numbers: _Ints) -> int:
+    return int(numbers.max(initial=0))
+
+
+def _end(layout: dict[int, int], fields: dict[int, tuple[int, int]]) -> int:
+    """Where a table's last field ends."""
+    return max((at + fields[slot][0] for slot, at in layout.items()), default=4)
+
+
 @dataclass(frozen=True)
 class _Tables:
     """Tables of one type: their positions, and per wire slot where the field's value lies, 0 where it is absent."""
@@ -96,26 +109,34 @@ class _Columns:
     def follow(self, places: _Ints) -> _Ints:
         """Where the offsets at places lead."""
         offsets = self.u32(places)
-        targets: _Ints = places + offsets
-        _require(np.all((offsets > 0) & (offsets <= MAX_BUFFER) & (targets < self.size)))
-        return targets
+        _require(not len(places) or (offsets.min() > 0 and offsets.max() <= MAX_BUFFER))
+        offsets += places
+        _require(_most(offsets) < self.size)
+        return offsets
 
     def tables(self, name: str, positions: _Ints) -> _Tables:
         """The tables of a type at positions."""
         if not len(positions):
             return _Tables(positions, {}, positions, positions)
         vtables = self._vtables(positions)
+        fields = self._known(name)
+        if vtables.min() == vtables.max():
+            layout = self._layout(int(vtables[0]), fields)
+            end = _end(layout, fields)
+            _require(positions.max() + end <= self.size)
+            same = {slot: positions + at for slot, at in layout.items()}
+            return _Tables(positions, same, np.full(len(positions), end), vtables)
         kinds, which = np.unique(vtables, return_inverse=True)
         _require(len(kinds) <= 64 or len(kinds) * 8 <= len(positions))
-        fields = self._known(name)
         layouts = [self._layout(int(kind), fields) for kind in kinds]
-        ends = np.array([max((at + fields[slot][0] for slot, at in layout.items()), default=4) for layout in layouts])
-        _require(np.all(positions + ends[which] <= self.size))
+        ends = np.array([_end(layout, fields) for layout in layouts])[which]
+        _require((positions + ends).max() <= self.size)
         places = {}
         for slot in sorted({slot for layout in layouts for slot in layout}):
-            at = np.array([layout.get(slot, 0) for layout in layouts])[which]
-            places[slot] = np.where(at > 0, positions + at, 0)
-        return _Tables(positions, places, ends[which], vtables)
+            offsets = np.array([layout.get(slot, 0) for layout in layouts])
+            at = offsets[which]
+            places[slot] = positions + at if offsets.min() > 0 else np.where(at > 0, positions + at, 0)
+        return _Tables(positions, places, ends, vtables)
 
     def vtable_sizes(self, positions: _Ints) -> _Ints:
         """Bytes of the vtables of tables whose type is not known yet."""
@@ -134,9 +155,9 @@ class _Columns:
         return found
 
     def _vtables(self, positions: _Ints) -> _Ints:
-        _require(np.all(((positions & 3) == 0) & (positions <= self.size - 4)))
+        _require(_aligned(positions, 3) and _most(positions) <= self.size - 4)
         vtables: _Ints = positions - self.words[positions >> 2].view(np.int32)
-        _require(np.all(((vtables & 1) == 0) & (vtables >= 0) & (vtables <= self.size - 4)))
+        _require(_aligned(vtables, 1) and vtables.min(initial=0) >= 0 and _most(vtables) <= self.size - 4)
         return vtables
 
     def _known(self, name: str) -> dict[int, tuple[int, int]]:
@@ -174,23 +195,23 @@ class _Columns:
 
     def lengths(self, positions: _Ints, size: int) -> _Ints:
         """Numbers of elements of vectors whose elements have ``size`` bytes."""
-        _require(np.all(((positions & 3) == 0) & (positions <= self.size - 4)))
+        _require(_aligned(positions, 3) and _most(positions) <= self.size - 4)
         counts = self.u32(positions)
-        _require(np.all((counts < MAX_BUFFER // size) & (positions + 4 + counts * size <= self.size)))
+        _require(_most(counts) < MAX_BUFFER // size)
+        _require(_most(positions + counts * size) + 4 <= self.size)
         return counts
 
     def rows(self, places: _Ints) -> _Rows:
         """The positions of the tables in the vectors that offsets at places lead to; none where the place is 0."""
-        counts = np.zeros(len(places), np.int64)
         present = np.nonzero(places)[0]
         vectors = self.follow(places[present])
-        counts[present] = self.lengths(vectors, 4)
-        total = int(counts.sum())
+        found = self.lengths(vectors, 4)
+        total = int(found.sum())
         _require(4 * total <= self.size)  # shared vectors would multiply
-        starts = np.repeat(vectors + 4, counts[present])
-        elements = starts + 4 * (
-            np.arange(total) - np.repeat(np.cumsum(counts[present]) - counts[present], counts[present])
-        )
+        elements = np.repeat(vectors + 4 - 4 * (np.cumsum(found) - found), found)
+        elements += 4 * np.arange(total)
+        counts = np.zeros(len(places), np.int64)
+        counts[present] = found
         return _Rows(self.follow(elements), counts)
 
     def small(self, places: _Ints, kind: str, default: int) -> _Ints:
@@ -204,7 +225,7 @@ class _Columns:
             raw = self.words[places >> 2].astype(np.int64)
         if kind in "bhi":
             raw = np.where(raw >= 1 << (8 * size - 1), raw - (1 << (8 * size)), raw)
-        return np.where(places > 0, raw, default)
+        return raw if len(places) and places.min() > 0 else np.where(places > 0, raw, default)
 
 
 class LayerColumns:
@@ -431,8 +452,7 @@ class LayerColumns:
 
     def _tensors(self, numbers: _Ints, tags: _Ints, positions: _Ints) -> list[Tensor]:
         """Tensors, by the numbers of their TensorInfos, the payloads' union tags and positions."""
-        columns, buffer, mapped = self.columns, self.buffer, self.mapped
-        infos = self.infos
+        columns, infos, mapped = self.columns, self.infos, self.mapped
         sizes = np.array([info.dtype.itemsize for info in infos], np.int64)[numbers]
         vectors = np.zeros(len(numbers), np.int64)
         for size, name in PAYLOADS.items():
@@ -449,20 +469,33 @@ class LayerColumns:
         _require(np.all(counts == np.array([min(info.elements, MAX_BUFFER) for info in infos], np.int64)[numbers]))
         self._take(vectors, 4 + counts * sizes)
         starts = vectors + 4
-        whole = {dtype: np.frombuffer(buffer, dtype, columns.size // dtype.itemsize) for dtype in {*DTYPES.values()}}
-        kinds = [(info, whole[info.dtype], info.elements, info.shape, len(info.shape) != 1) for info in infos]
+        odd = starts % sizes > 0  # only of 8 bytes: vectors are aligned to 4
+        kinds = self._kinds(0)
+        if np.any(odd):
+            kinds += self._kinds(4)
+            numbers = numbers + odd * len(infos)
         begin = address_of(columns.bytes)
         made = []
-        rows = zip(
-            numbers.tolist(), starts.tolist(), (starts // sizes).tolist(), (starts % sizes).tolist(), strict=True
-        )
-        for number, start, first, rest in rows:
-            info, array, count, shape, reshape = kinds[number]
-            data = np.frombuffer(buffer, info.dtype, count, start) if rest else array[first : first + count]
-            if reshape:
+        rows = zip(numbers.tolist(), (starts // sizes).tolist(), (starts + begin).tolist(), strict=True)
+        for number, first, address in rows:
+            info, array, count, shape = kinds[number]
+            data = array[first : first + count]
+            if shape is not None:
                 data = data.reshape(shape)
-            made.append(Tensor.view_of(info, data, None if mapped is None else Origin(mapped, start), begin + start))
+            origin = None if mapped is None else Origin(mapped, address - begin)
+            made.append(Tensor.view_of(info, data, origin, address))
         return made
+
+    def _kinds(self, offset: int) -> list[tuple[TensorInfo, npt.NDArray[Any], int, tuple[int, ...] | None]]:
+        """By number of TensorInfo the file from an offset on as an array of its type, elements, and shape if not flat."""
+        size = self.columns.size - offset
+        whole = {
+            dtype: np.frombuffer(self.buffer, dtype, size // dtype.itemsize, offset) for dtype in {*DTYPES.values()}
+        }
+        return [
+            (info, whole[info.dtype], info.elements, None if len(info.shape) == 1 else info.shape)
+            for info in self.infos
+        ]
 
     def _take(self, vectors: _Ints, lengths: _Ints) -> None:
         """Count what vectors hold, each once however many tensors have it, against the decoder's allowance."""
