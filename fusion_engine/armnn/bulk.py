@@ -487,7 +487,7 @@ class LayerColumns:
         return made
 
     def _kinds(self, offset: int) -> list[tuple[TensorInfo, npt.NDArray[Any], int, tuple[int, ...] | None]]:
-        """By number of TensorInfo the file from an offset on as an array of its type, elements, and shape if not flat."""
+        """By number of TensorInfo: the file from an offset on as an array of its type, elements, shape if not flat."""
         size = self.columns.size - offset
         whole = {
             dtype: np.frombuffer(self.buffer, dtype, size // dtype.itemsize, offset) for dtype in {*DTYPES.values()}
