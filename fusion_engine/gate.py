@@ -8,16 +8,19 @@ model would be changed is never excused.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias, overload
+from typing import IO, Any, TypeAlias, overload
 
 from fusion_engine.console import printable
+from fusion_engine.errors import OutputError
+from fusion_engine.jsonstream import read_members
 from fusion_engine.report import REPORT_VERSION
 from fusion_engine.spool import Entries
+from fusion_engine.storage import fetched, is_url
 from fusion_engine.usage import Wrong
 
 __all__ = ["KINDS", "Baseline", "Finding", "Findings", "Gate", "name_below"]
@@ -197,7 +200,7 @@ class Baseline:
     Parameters
     ----------
     path
-        A report in JSON.
+        A report in JSON: a file, or a URL.
 
     Raises
     ------
@@ -207,36 +210,41 @@ class Baseline:
 
     def __init__(self, path: str) -> None:
         self.path = path
+        self._known: list[tuple[str, tuple[_Key, ...]]] = []
         try:
-            with open(path, "rb") as file:
-                data = file.read()
+            with fetched(path) if is_url(path) else nullcontext(path) as near:
+                if near is None:
+                    raise OutputError(f"{path}: cannot be read: there is no such file")
+                with open(near, "rb") as file:
+                    self._read(file)
+        except OutputError as error:
+            raise Wrong(f"the baseline {printable(str(error))}") from error
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise Wrong(f"the baseline {printable(path)} cannot be read: {reason}") from error
+
+    def _read(self, file: IO[bytes]) -> None:
         try:
-            document = json.loads(data)
-            if document["report_version"] != REPORT_VERSION:
+            document = read_members(file, "models", self._know)
+            if document["report_version"] != REPORT_VERSION or "models" not in document:
                 raise ValueError
-            given = [str(one) for one in document.get("paths", ())]
-            self._models = [_known(number, model, given) for number, model in enumerate(document["models"])]
+            self._given = [str(one) for one in document.get("paths", ())]
         except (ValueError, KeyError, IndexError, TypeError, AttributeError, RecursionError) as error:
             raise Wrong(
-                f"the baseline {printable(path)} is no report of this version: write one with --report FILE.json"
+                f"the baseline {printable(self.path)} is no report of this version: write one with --report FILE.json"
             ) from error
+
+    def _know(self, model: Mapping[str, Any]) -> None:
+        keys = tuple(finding.key for finding in _findings(len(self._known), model) if finding.kind != "changed")
+        self._known.append((os.path.normpath(model["path"]), keys))
 
     def excuses(self) -> _Excuses:
         """The findings, to be used up by those of a run."""
-        return _Excuses(self._models)
-
-
-def _known(number: int, model: Mapping[str, Any], given: Sequence[str]) -> tuple[str, str, tuple[_Key, ...]]:
-    """A model of a baseline: its path, its name below what was given, and what is known of it."""
-    keys = tuple(finding.key for finding in _findings(number, model) if finding.kind != "changed")
-    return os.path.normpath(model["path"]), name_below(model["path"], given), keys
+        return _Excuses((path, name_below(path, self._given), keys) for path, keys in self._known)
 
 
 class _Excuses:
-    def __init__(self, models: Sequence[tuple[str, str, tuple[_Key, ...]]]) -> None:
+    def __init__(self, models: Iterable[tuple[str, str, tuple[_Key, ...]]]) -> None:
         self._paths: dict[str, Counter[_Key]] = {}
         self._names: dict[str, Counter[_Key] | None] = {}
         self._used: dict[int, Counter[_Key]] = {}

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from fusion_engine.console import Console, printable
+from fusion_engine.storage import is_url
 from fusion_engine.usage import FAILED, FINE, Wrong
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def _draw(arguments: argparse.Namespace, console: Console) -> int:
             find_dot()
     except OutputError as error:
         raise Wrong(printable(str(error))) from error
-    _forbid(arguments.out, [arguments.model])
+    _forbid(arguments.out, {os.path.realpath(arguments.model)})
     try:
         draw(load(arguments.model), arguments.out)
     except FusionEngineError as error:
@@ -59,9 +60,9 @@ def _draw(arguments: argparse.Namespace, console: Console) -> int:
     return FINE
 
 
-def _forbid(path: str, others: Iterable[str]) -> None:
-    """A picture must not fall upon a file of the run."""
-    if any(os.path.realpath(other) == os.path.realpath(path) for other in others):
+def _forbid(path: str, used: Set[str]) -> None:
+    """A picture must not fall upon a file of the run, of which the real paths are given."""
+    if os.path.realpath(path) in used:
         raise Wrong(f"the picture {printable(path)} is another file of the run: name another one")
 
 
@@ -77,6 +78,8 @@ class DiffPages:
     def __init__(self, wanted: str) -> None:
         if not wanted:
             raise Wrong("say where the pages go: --diff FILE.html (one model) or --diff DIR")
+        if is_url(wanted):
+            raise Wrong(f"--diff {printable(wanted)}: pages are files of this machine: name one, or a directory")
         self._wanted = wanted
         self._pages: dict[str, str] = {}
         self._graphs: tuple[Network, Network] | None = None
@@ -115,6 +118,8 @@ class DiffPages:
             self._pages = dict.fromkeys(models, self._wanted)
         else:
             self._pages = {path: os.path.join(self._wanted, _page_name(below[path])) for path in models}
+        used = {os.path.realpath(file) for job in jobs for file in (job.path, job.output) if file}
+        used |= {os.path.realpath(file) for file in others}
         taken: dict[str, str] = {}
         for path, page in self._pages.items():
             other = taken.setdefault(os.path.realpath(page).casefold(), path)
@@ -122,7 +127,7 @@ class DiffPages:
                 raise Wrong(f"{printable(other)} and {printable(path)} have the same page {printable(page)}")
             if os.path.isdir(page):
                 raise Wrong(f"the page {printable(page)} is a directory: name another place with --diff")
-            _forbid(page, [*others, *(file for job in jobs for file in (job.path, job.output) if file)])
+            _forbid(page, used)
         return list(dict.fromkeys(os.path.dirname(page) for page in self._pages.values()))
 
     def keeping(self, change: Change) -> Change:

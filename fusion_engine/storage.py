@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Listed",
+    "fetched",
     "fingerprint",
     "identity",
     "is_url",
@@ -177,24 +177,33 @@ def require(url: str) -> None:
     _open(url)
 
 
-def read_lines(url: str) -> Iterator[bytes]:
-    """The lines of an object with their ends; none where there is no object.
+@contextmanager
+def fetched(url: str) -> Iterator[str | None]:
+    """A copy of an object on this machine, as long as the block lasts; None where there is no object.
 
     Raises
     ------
     OutputError
         Where it cannot be read.
     """
-    with _told(OutputError, url, "cannot be read"), _stage() as folder:
-        system, name = _open(url)
-        system.invalidate_cache(system._parent(name))
-        path = os.path.join(folder, "in")
-        try:
-            system.get_file(name, path)
-        except FileNotFoundError:
-            return
-        with open(path, "rb") as file:
-            yield from file
+    with _stage(url) as folder:
+        path: str | None = os.path.join(folder, "in")
+        with _told(OutputError, url, "cannot be read"):
+            system, name = _open(url)
+            system.invalidate_cache(system._parent(name))
+            try:
+                system.get_file(name, path)
+            except FileNotFoundError:
+                path = None
+        yield path
+
+
+def read_lines(url: str) -> Iterator[bytes]:
+    """The lines of an object with their ends; none where there is no object. Raises as `fetched` does."""
+    with fetched(url) as path:
+        if path is not None:
+            with open(path, "rb") as file:
+                yield from file
 
 
 def write_parts(url: str, parts: Iterable[bytes]) -> None:
@@ -205,10 +214,13 @@ def write_parts(url: str, parts: Iterable[bytes]) -> None:
     OutputError
         Where it cannot be written; what was there is there still.
     """
-    with _told(OutputError, url, "cannot be written"), _stage() as folder:
+    with _stage(url) as folder:
         path = os.path.join(folder, "out")
-        with open(path, "wb") as file:
-            file.writelines(parts)
+        try:
+            with open(path, "wb") as file:
+                file.writelines(parts)
+        except OSError as error:
+            raise OutputError(f"{url}: cannot be written: {error.strerror}") from error
         _put(path, url)
 
 
@@ -246,8 +258,11 @@ def _stage_name(process: int) -> str:
     return f"fusion-engine-{process}-"
 
 
-def _stage() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(prefix=_stage_name(os.getpid()), dir=_SCRATCH.get())
+def _stage(url: str) -> tempfile.TemporaryDirectory[str]:
+    try:
+        return tempfile.TemporaryDirectory(prefix=_stage_name(os.getpid()), dir=_SCRATCH.get())
+    except OSError as error:
+        raise OutputError(f"{url}: no temporary directory can be made for it: {error.strerror}") from error
 
 
 def staged(job: Job, work: Callable[[Job], ModelReport]) -> ModelReport:
@@ -273,11 +288,7 @@ def staged(job: Job, work: Callable[[Job], ModelReport]) -> ModelReport:
     far = is_url(job.path)
     if job.fault is not None or not (far or (job.output is not None and is_url(job.output))):
         return work(job)
-    try:
-        stage = _stage()
-    except OSError as error:
-        raise OutputError(f"{job.path}: no temporary directory can be made for it: {error.strerror}") from error
-    with stage as folder:
+    with _stage(job.path) as folder:
         source = os.path.join(folder, "in", _file_name(job.path)) if far else job.path
         output = job.output
         if output is not None and is_url(output):
@@ -347,7 +358,7 @@ def _placing(url: str) -> Iterator[tuple[Any, str]]:
     parent, _, name = path.rpartition("/")
     if parent:
         system.makedirs(parent, exist_ok=True)
-    temporary = f"{parent}/.{name[:50]}.{secrets.token_hex(8)}.tmp"
+    temporary = f"{parent}/.{name[:50]}.{os.urandom(8).hex()}.tmp"
     try:
         yield system, temporary
         system.mv(temporary, path)

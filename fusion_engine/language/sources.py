@@ -6,8 +6,9 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from fusion_engine.errors import RuleError, nearest
+from fusion_engine.errors import OutputError, RuleError, nearest
 from fusion_engine.resources import folder
+from fusion_engine.storage import fetched, is_url
 
 __all__ = ["MAX_BYTES", "Source", "read_source", "shipped_names"]
 
@@ -41,8 +42,8 @@ def read_source(source: str | os.PathLike[str]) -> Source:
     Parameters
     ----------
     source
-        The name of a shipped file, or a path: a PathLike, or a str with a separator or a suffix, or
-        that exists.
+        The name of a shipped file, a URL (extra ``remote``), or a path: a PathLike, or a str with a separator or a
+        suffix, or that exists.
 
     Raises
     ------
@@ -56,6 +57,8 @@ def read_source(source: str | os.PathLike[str]) -> Source:
         if isinstance(source, str) and name in shipped_names():
             entry = next(e for e in folder("rules").iterdir() if e.name.rpartition(".")[0] == name)
             return Source(entry.name, entry.read_bytes())
+        if isinstance(source, str) and is_url(name):
+            return Source(name, _fetched(name))
         separators = {os.sep, os.altsep} - {None}
         is_path = not isinstance(source, str) or Path(name).suffix or any(s in name for s in separators if s)
         if not is_path and not os.path.exists(name):
@@ -69,6 +72,21 @@ def read_source(source: str | os.PathLike[str]) -> Source:
         reason = getattr(error, "strerror", None) or str(error)
         shipped = ", ".join(shipped_names())
         raise RuleError(f"the rule file cannot be read: {reason} (shipped are {shipped})", source=name) from error
+    return Source(name, _small(name, data))
+
+
+def _fetched(url: str) -> bytes:
+    try:
+        with fetched(url) as path:
+            if path is None:
+                raise RuleError("the rule file cannot be read: there is no such file", source=url)
+            with open(path, "rb") as file:
+                return _small(url, file.read(MAX_BYTES + 1))
+    except OutputError as error:
+        raise RuleError(f"the rule file {str(error).removeprefix(f'{url}: ')}", source=url) from error
+
+
+def _small(name: str, data: bytes) -> bytes:
     if len(data) > MAX_BYTES:
         raise RuleError(f"the rule file is larger than {MAX_BYTES} bytes: split it", source=name)
-    return Source(name, data)
+    return data

@@ -14,6 +14,7 @@ from typing import Any
 
 from fusion_engine.report import json_pieces
 from fusion_engine.spool import Entries
+from fusion_engine.storage import is_url
 
 __all__ = ["SUFFIXES", "pieces", "rendered", "suffix_of"]
 
@@ -22,8 +23,8 @@ SUFFIXES = (".json", ".jsonl", ".csv", ".xml", ".html")
 
 
 def suffix_of(path: str) -> str | None:
-    """Which of `SUFFIXES` a name ends in, in whatever case; None where it is none."""
-    suffix = os.path.splitext(path)[1].lower()
+    """Which of `SUFFIXES` a name, or the first link of a URL, ends in, in whatever case; None where it is none."""
+    suffix = os.path.splitext(path.partition("::")[0] if is_url(path) else path)[1].lower()
     return suffix if suffix in SUFFIXES else None
 
 

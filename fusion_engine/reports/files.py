@@ -7,7 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from fusion_engine.console import Console, printable
+from fusion_engine.errors import OutputError
 from fusion_engine.reports import SUFFIXES, pieces, suffix_of
+from fusion_engine.storage import identity, is_url, write_parts
 from fusion_engine.usage import STDOUT, Wrong
 
 __all__ = ["check_reports", "write_reports"]
@@ -19,7 +21,7 @@ def check_reports(wanted: Sequence[str], used: Sequence[str], baseline: str | No
     Parameters
     ----------
     wanted
-        Names of reports; - is standard output, which gets JSON.
+        Names or URLs of reports; - is standard output, which gets JSON.
     used
         Models, results and rule files of the run.
     baseline
@@ -30,7 +32,14 @@ def check_reports(wanted: Sequence[str], used: Sequence[str], baseline: str | No
     Wrong
         Where one cannot be.
     """
-    places = {os.path.realpath(path) for path in used}
+    try:
+        _check(wanted, used, baseline)
+    except OutputError as error:
+        raise Wrong(f"the report {printable(str(error))}") from error
+
+
+def _check(wanted: Sequence[str], used: Sequence[str], baseline: str | None) -> None:
+    places = {identity(path) for path in used}
     taken: set[str] = set()
     for path in wanted:
         if path == STDOUT:
@@ -39,10 +48,10 @@ def check_reports(wanted: Sequence[str], used: Sequence[str], baseline: str | No
             raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
         if os.path.isdir(path):
             raise Wrong(f"the report {printable(path)} is a directory: name a file")
-        place = os.path.realpath(path)
+        place = identity(path)
         if place in places:
             raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
-        if baseline is not None and place == os.path.realpath(baseline):
+        if baseline is not None and place == identity(baseline):
             raise Wrong(
                 f"the report {printable(path)} is the baseline, which would then know all that is new: "
                 "name another file, and take its place once you agree"
@@ -58,7 +67,6 @@ def check_reports(wanted: Sequence[str], used: Sequence[str], baseline: str | No
 def write_reports(wanted: Sequence[str], document: Mapping[str, Any], console: Console) -> bool:
     """Write all reports that can be; whether that were all."""
     from fusion_engine.armnn.files import write_atomically
-    from fusion_engine.errors import OutputError
 
     whole = True
     for path in dict.fromkeys(wanted):
@@ -66,7 +74,8 @@ def write_reports(wanted: Sequence[str], document: Mapping[str, Any], console: C
             console.stream(pieces(document, ".json"))
             continue
         try:
-            write_atomically(path, _blocks(pieces(document, suffix_of(path) or ".json")))
+            write = write_parts if is_url(path) else write_atomically
+            write(path, _blocks(pieces(document, suffix_of(path) or ".json")))
         except OutputError as error:
             console.note(f"fusion-engine: {printable(str(error))}")
             whole = False

@@ -16,6 +16,7 @@ from fusion_engine import storage
 from fusion_engine.batch import Job, find_models, plan, process
 from fusion_engine.cli import main
 from fusion_engine.errors import OutputError
+from fusion_engine.language.sources import MAX_BYTES
 from fusion_engine.ledger import Ledger
 from fusion_engine.network import Network
 from tests.support.zoo import files, model, s3
@@ -298,6 +299,91 @@ def test_urls_that_cannot_be_used(
     monkeypatch.setitem(sys.modules, "fsspec.core", None)
     assert main(["fuse", "s3://zoo/in", "--dry-run"]) == 2
     assert "pip install 'armnn-fusion-engine[remote]'" in capsys.readouterr().err
+
+
+RULES = b'[[rule]]\nname = "mine"\nmatch = "BatchNormalization{Convolution2d{?}}"\nfold = "batch-norm"\n'
+
+
+def far(system: str, request: pytest.FixtureRequest) -> tuple[Any, str]:
+    return request.getfixturevalue("memory" if system == "memory" else "bucket"), f"{system}://zoo"
+
+
+@pytest.mark.parametrize("system", ["memory", "s3"])
+def test_rules_reports_and_baselines_at_urls(
+    system: str, request: pytest.FixtureRequest, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    there, url = far(system, request)
+    for name, data in (("in/a.armnn", model()), ("in/bad.armnn", b"no model"), ("mine.toml", RULES)):
+        there.pipe_file(f"zoo/{name}", data)
+    rules = ["--rules", f"{url}/mine.toml"]
+    suffixes = ("json", "jsonl", "csv", "xml", "html")
+    wanted = [word for one in suffixes for word in ("--report", f"{url}/reports/r.{one}")]
+    assert main(["fuse", f"{url}/in", "--out", f"{url}/out", *rules, *wanted]) == 1
+    report = json.loads(there.cat_file("zoo/reports/r.json"))
+    assert [(one["path"], one["status"]) for one in report["models"]] == [
+        (f"{url}/in/a.armnn", "fused"),
+        (f"{url}/in/bad.armnn", "failed"),
+    ]
+    assert [one["rule"] for one in report["models"][0]["fusions"]] == ["mine"]
+    assert report["rules"][0]["file"] == f"{url}/mine.toml"
+    found = {name.rpartition("/")[2] for name in there.find("zoo/reports")}
+    assert found == {f"r.{one}" for one in suffixes}
+    capsys.readouterr()
+    again = ["fuse", f"{url}/in", "--out", f"{url}/out", *rules, "--baseline", f"{url}/reports/r.json"]
+    assert main([*again, "--fail-on", "failed"]) == 0
+    assert "known from the baseline: 1 finding" in capsys.readouterr().err
+    assert main([*again, "--report", f"{url}/reports/r.json"]) == 2
+    assert "is the baseline, which would then know all that is new" in capsys.readouterr().err
+    assert main(["lint", f"{url}/mine.toml"]) == 0
+
+
+def test_what_cannot_be_at_urls_is_told_before_any_work(
+    memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.pipe_file("/in/a.armnn", model())
+    memory.pipe_file("/large.toml", b"#" * (MAX_BYTES + 1))
+    command = ["fuse", "memory://in", "--out", "memory://out"]
+    for options, reason in (
+        (["--report", "memory://in/a.armnn"], "the report memory://in/a.armnn is a model or rule file of the run"),
+        (["--report", "memory://out/a.armnn"], "the report memory://out/a.armnn is a model or rule file of the run"),
+        (["--report", "memory://r.json", "--report", "memory:///r.json"], "is asked for twice"),
+        (["--report", "memory://r.json", "--baseline", "memory:///r.json"], "cannot be read: there is no such file"),
+        (["--report", "memory://r.txt"], "the report memory://r.txt has no known format"),
+        (["--report", "nonsense://r.json"], "the report nonsense://r.json: cannot be used: "),
+        (
+            ["--baseline", "memory://none.json"],
+            "the baseline memory://none.json: cannot be read: there is no",
+        ),
+        (["--baseline", "memory://in/a.armnn"], "the baseline memory://in/a.armnn is no report of this version"),
+        (["--rules", "memory://none.toml"], "memory://none.toml: the rule file cannot be read: there is no such file"),
+        (["--rules", "memory://large.toml"], f"the rule file is larger than {MAX_BYTES} bytes"),
+        (["--diff", "memory://pages"], "--diff memory://pages: pages are files of this machine"),
+    ):
+        assert main([*command, *options]) == 2
+        assert reason in capsys.readouterr().err
+    assert not memory.exists("/out")
+    monkeypatch.setitem(sys.modules, "fsspec.core", None)
+    (tmp_path / "a.armnn").write_bytes(model())
+    for options in (["--report", "s3://zoo/r.json"], ["--baseline", "s3://zoo/r.json"], ["--rules", "s3://zoo/r.toml"]):
+        assert main(["fuse", str(tmp_path / "a.armnn"), "--out", str(tmp_path / "out"), *options]) == 2
+        assert "pip install 'armnn-fusion-engine[remote]'" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_report_that_cannot_be_put_is_told(
+    memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, os.strerror(28))
+
+    memory.pipe_file("/r.json", b"before")
+    monkeypatch.setattr(type(memory), "put_file", full)
+    (tmp_path / "a.armnn").write_bytes(model())
+    command = ["fuse", str(tmp_path / "a.armnn"), "--out", str(tmp_path / "out"), "--report", "memory://r.json"]
+    assert main([*command, "--report", str(tmp_path / "r.json")]) == 1
+    assert "fusion-engine: memory://r.json: cannot be written: No space left on device" in capsys.readouterr().err
+    assert memory.cat_file("/r.json") == b"before"
+    assert statuses(tmp_path / "r.json") == ["fused"]
 
 
 def test_the_record_is_saved_now_and_then(memory: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
