@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache, lru_cache
 from mmap import mmap
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from fusion_engine.schema import SCALARS, Field, Schema, Table
 
 __all__ = ["Buffer", "Decoder", "Union"]
 
-_Action: TypeAlias = "Callable[[Any, int], Any] | None"
+_Action: TypeAlias = "Callable[[Decoder, Any, int], Any] | None"
 _Run: TypeAlias = "tuple[Callable[..., tuple[Any, ...]], tuple[tuple[str, int, _Action], ...]]"
 
 Buffer: TypeAlias = "bytes | mmap"
@@ -253,7 +254,7 @@ class Decoder:
         values: dict[str, Any] = {}
         for unpack, fields in prepared.runs:
             for (name, offset, action), raw in zip(fields, unpack(self.buffer, position), strict=True):
-                values[name] = raw if action is None else action(raw, position + offset)
+                values[name] = raw if action is None else action(self, raw, position + offset)
         result = values if plan.finish is None else plan.finish(values)
         memo[position] = result
         return result
@@ -261,7 +262,6 @@ class Decoder:
     def _prepare(self, plan: _Plan, position: int) -> _Prepared:
         place, size = self.vtable(position)
         entries = struct.unpack_from(f"<{max(size // 2 - 2, 0)}H", self.buffer, place + 4) if size > 4 else ()
-        found: list[tuple[int, _Slot]] = []
         for slot, offset in enumerate(entries):
             if not offset:
                 continue
@@ -270,26 +270,7 @@ class Decoder:
                 self._unknown(plan.table.name, slot)
             elif offset % known.alignment:
                 raise self._bad(f"field {known.name} of a {plan.table.name} is not aligned", position + offset)
-            else:
-                found.append((offset, known))
-        found.sort(key=lambda pair: pair[0])
-        runs: list[list[tuple[int, _Slot]]] = []
-        for offset, known in found:
-            run = next((r for r in runs if r[-1][0] + r[-1][1].size <= offset), None)
-            if run is None:
-                runs.append([(offset, known)])
-            else:
-                run.append((offset, known))
-        ready = []
-        for run in runs:
-            text, at = "<", 0
-            for offset, known in run:
-                text += f"{offset - at}x{known.format}"
-                at = offset + known.size
-            ready.append((struct.Struct(text).unpack_from, tuple((k.name, o, k.action) for o, k in run)))
-        end = max((o + k.size for o, k in found), default=4)
-        prepared = _Prepared(tuple(ready), end, 4 + sum(k.size for _, k in found))
-        plan.prepared[place] = prepared
+        prepared = plan.prepared[place] = _ready(self.facts, plan.table.name, entries[: plan.table.slots])
         return prepared
 
     def _unknown(self, table: str, slot: int) -> None:
@@ -301,42 +282,8 @@ class Decoder:
             self.warnings.append(warning)
 
     def _plan(self, name: str) -> _Plan:
-        table = self.facts.tables[name]
-        plan = self._plans[name] = _Plan(table, self.finishers.get(name), {})
-        for f in table.fields:
-            if f.kind == "union":
-                plan.slots[f.slot - 1] = _Slot(f"{f.name}_type", "B", 1, 1, None)
-            plan.slots[f.slot] = self._slot(f)
+        plan = self._plans[name] = _Plan(self.facts.tables[name], self.finishers.get(name), _slots(self.facts, name))
         return plan
-
-    def _slot(self, f: Field) -> _Slot:
-        if f.kind == "scalar":
-            size = SIZES[f.type]
-            if size > 4:  # positions are only known modulo 4 here
-                raise NotImplementedError(f"{f.name}: 8-byte fields are not in any schema of Arm NN")
-            return _Slot(f.name, SCALARS[f.type], size, size, None)
-        if f.kind == "enum":
-            enum = self.facts.enums[f.type]
-            size = struct.calcsize("<" + enum.format)
-            names = enum.names
-            return _Slot(f.name, enum.format, size, size, lambda raw, _: names.get(raw, raw))
-        if f.kind == "struct":
-            layout = struct.Struct("<" + "".join(SCALARS[kind] for _, kind in self.facts.structs[f.type]))
-            return _Slot(f.name, f"{layout.size}s", layout.size, 4, lambda raw, _: layout.unpack(raw))
-        return _Slot(f.name, "I", 4, 4, self._offset_action(f))
-
-    def _offset_action(self, f: Field) -> Callable[[int, int], Any]:
-        follow = self.follow
-        if f.kind == "string":
-            return lambda raw, at: self.string(follow(raw, at))
-        if f.kind == "table":
-            return lambda raw, at: self.table(f.type, follow(raw, at))
-        if f.kind == "tables":
-            return lambda raw, at: self._many(f.type, follow(raw, at))
-        if f.kind == "scalars":
-            kind = self.facts.enums[f.type].format if f.type in self.facts.enums else SCALARS[f.type]
-            return lambda raw, at: self._scalars(kind, follow(raw, at))
-        return follow  # a union: who asked for it knows which table its tag means
 
     def string(self, position: int) -> str:
         """The string at ``position``; bytes that are no UTF-8 become surrogate escapes."""
@@ -358,7 +305,8 @@ class Decoder:
         """Let the vector of tables at a position be ``value``: somebody else has decoded and verified it."""
         self._vectors[name, position] = value
 
-    def _many(self, name: str, position: int) -> Sequence[Any]:
+    def tables(self, name: str, position: int) -> Sequence[Any]:
+        """The vector of tables of type ``name`` at ``position``."""
         key = (name, position)
         if key not in self._vectors:
             self._take(4 + 4 * self.length(position, 4), position)
@@ -367,7 +315,8 @@ class Decoder:
         found: Sequence[Any] = self._vectors[key]
         return found
 
-    def _scalars(self, kind: str, position: int) -> tuple[Any, ...]:
+    def scalars(self, kind: str, position: int) -> tuple[Any, ...]:
+        """The vector of scalars (``struct`` format ``kind``) at ``position``."""
         key = (kind, position)
         if key not in self._vectors:
             size = struct.calcsize("<" + kind)
@@ -376,3 +325,73 @@ class Decoder:
             self._vectors[key] = struct.unpack_from(f"<{count}{kind}", self.buffer, position + 4)
         found: tuple[Any, ...] = self._vectors[key]
         return found
+
+
+# What is the same for every file
+
+
+@cache
+def _slots(facts: Schema, name: str) -> dict[int, _Slot]:
+    """The wire slots of a table."""
+    found = {}
+    for f in facts.tables[name].fields:
+        if f.kind == "union":
+            found[f.slot - 1] = _Slot(f"{f.name}_type", "B", 1, 1, None)
+        found[f.slot] = _slot(f, facts)
+    return found
+
+
+def _slot(f: Field, facts: Schema) -> _Slot:
+    if f.kind == "scalar":
+        size = SIZES[f.type]
+        if size > 4:  # positions are only known modulo 4 here
+            raise NotImplementedError(f"{f.name}: 8-byte fields are not in any schema of Arm NN")
+        return _Slot(f.name, SCALARS[f.type], size, size, None)
+    if f.kind == "enum":
+        enum = facts.enums[f.type]
+        size = struct.calcsize("<" + enum.format)
+        names = enum.names
+        return _Slot(f.name, enum.format, size, size, lambda _, raw, at: names.get(raw, raw))
+    if f.kind == "struct":
+        layout = struct.Struct("<" + "".join(SCALARS[kind] for _, kind in facts.structs[f.type]))
+        return _Slot(f.name, f"{layout.size}s", layout.size, 4, lambda _, raw, at: layout.unpack(raw))
+    return _Slot(f.name, "I", 4, 4, _offset_action(f, facts))
+
+
+def _offset_action(f: Field, facts: Schema) -> Callable[[Decoder, int, int], Any]:
+    if f.kind == "string":
+        return lambda decoder, raw, at: decoder.string(decoder.follow(raw, at))
+    if f.kind == "table":
+        return lambda decoder, raw, at: decoder.table(f.type, decoder.follow(raw, at))
+    if f.kind == "tables":
+        return lambda decoder, raw, at: decoder.tables(f.type, decoder.follow(raw, at))
+    if f.kind == "scalars":
+        kind = facts.enums[f.type].format if f.type in facts.enums else SCALARS[f.type]
+        return lambda decoder, raw, at: decoder.scalars(kind, decoder.follow(raw, at))
+    return Decoder.follow  # a union: who asked for it knows which table its tag means
+
+
+@lru_cache(maxsize=1024)
+def _ready(facts: Schema, name: str, entries: tuple[int, ...]) -> _Prepared:
+    """A vtable of a table type, made ready; slots that the schema does not know are left out."""
+    slots = _slots(facts, name)
+    found = sorted(
+        ((offset, slots[slot]) for slot, offset in enumerate(entries) if offset and slot in slots),
+        key=lambda pair: pair[0],
+    )
+    runs: list[list[tuple[int, _Slot]]] = []
+    for offset, known in found:
+        run = next((r for r in runs if r[-1][0] + r[-1][1].size <= offset), None)
+        if run is None:
+            runs.append([(offset, known)])
+        else:
+            run.append((offset, known))
+    ready = []
+    for run in runs:
+        text, at = "<", 0
+        for offset, known in run:
+            text += f"{offset - at}x{known.format}"
+            at = offset + known.size
+        ready.append((struct.Struct(text).unpack_from, tuple((k.name, o, k.action) for o, k in run)))
+    end = max((o + k.size for o, k in found), default=4)
+    return _Prepared(tuple(ready), end, 4 + sum(k.size for _, k in found))

@@ -7,7 +7,7 @@ The decoder gives tables; here they become nodes and edges by the contract of
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from graphlib import CycleError, TopologicalSorter
 from math import prod
 from typing import Any
@@ -21,8 +21,9 @@ from fusion_engine.armnn.files import MappedFile, StrPath, open_model
 from fusion_engine.armnn.sharing import Sharing
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, UnsupportedLayerError
+from fusion_engine.naming import LONGEST, layer_place
 from fusion_engine.network import EMPTY, FrozenDict, Network, Storage, default_params, inside, new_network
-from fusion_engine.schema import LayerType, Schema, Table, schema
+from fusion_engine.schema import LayerType, Schema, schema
 from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo
 
 __all__ = ["load", "loads"]
@@ -162,21 +163,29 @@ def _finishers(decoder: Decoder, mapped: MappedFile | None) -> dict[str, Callabl
         "TensorInfo": partial(_tensor_info, decoder),
         "ConstTensor": partial(_tensor, decoder, mapped),
     }
-    for table in facts.tables.values():
-        if table.wrapped and table.name not in PAYLOADS.values():
-            found[table.name] = _unwrap
-    for table in _descriptors(facts):
-        found.setdefault(table.name, partial(_with_defaults, default_params(table, facts)))
+    for name in _wrapped(facts):
+        found[name] = _unwrap
+    for name, defaults in _defaults(facts).items():
+        found.setdefault(name, partial(_with_defaults, defaults))
     return found
 
 
-def _descriptors(facts: Schema) -> Iterable[Table]:
-    """The descriptors' tables and those inside them."""
+@cache
+def _wrapped(facts: Schema) -> tuple[str, ...]:
+    """The tables that only hold a vector, other than payloads."""
+    return tuple(name for name, table in facts.tables.items() if table.wrapped and name not in PAYLOADS.values())
+
+
+@cache
+def _defaults(facts: Schema) -> dict[str, dict[str, Any]]:
+    """What the descriptors, and the tables inside them, say where their fields are absent."""
     pending = [layer.descriptor for layer in facts.layers.values() if layer.descriptor is not None]
+    found = {}
     while pending:
         table = pending.pop()
-        yield table
+        found[table.name] = default_params(table, facts)
         pending.extend(facts.tables[f.type] for f in table.fields if f.kind in ("table", "tables"))
+    return found
 
 
 def _unwrap(values: dict[str, Any]) -> Any:
@@ -285,7 +294,7 @@ class _Reader:
             base = base.get("base", {})
         key = base.get("index", 0)
         name = base.get("layerName", "")
-        self.decoder.place = f"layer {key} {name!r}"
+        self.decoder.place = f"layer {key} {name!r}" if len(name) <= LONGEST else layer_place(key, name)
         self.sharing.count(len(name))
         if "layerName" not in base:
             self.unnamed.append(key)
@@ -360,7 +369,7 @@ class _Reader:
         for source, target, output_slot, input_slot in self.connections:
             found = graph.nodes.get(source)
             if found is None or output_slot >= len(found["outputs"]):
-                self.decoder.place = f"layer {target} {graph.nodes[target]['name']!r}"
+                self.decoder.place = layer_place(target, graph.nodes[target]["name"])
                 what = "and no layer has that index" if found is None else f"which has {len(found['outputs'])} outputs"
                 raise self.decoder.fault(
                     f"input slot {input_slot} is connected to output slot {output_slot} of layer {source}, {what}"
