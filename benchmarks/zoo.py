@@ -142,7 +142,7 @@ BROKEN: dict[str, Breaker] = {
     "noise": _bytes(lambda data, chance: chance.randbytes(len(data))),
     "half": _bytes(lambda data, chance: data[: len(data) // 2]),
     "shifted": _bytes(lambda data, chance: bytes(4) + data),
-    "gzip": _bytes(lambda data, chance: gzip.compress(data, 1)),
+    "gzip": _bytes(lambda data, chance: gzip.compress(data, 1, mtime=0)),
     "png": _bytes(lambda data, chance: b"\x89PNG\r\n\x1a\n" + data),
     "root-far": _patched(0, b"\xff\xff\xff\x7f"),
     "root-negative": _patched(0, b"\xf0\xff\xff\xff"),
