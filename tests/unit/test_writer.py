@@ -217,7 +217,7 @@ def test_permissions_follow_the_umask_or_the_file_that_was_there(tmp_path: Path)
     assert stat.S_IMODE((tmp_path / "new.armnn").stat().st_mode) == 0o604
 
 
-@pytest.mark.parametrize("missing", [(), ("copy_file_range",), ("copy_file_range", "sendfile")])
+@pytest.mark.parametrize("missing", [(), ("copy_file_range",), ("preadv", "posix_fadvise")])
 def test_weights_of_a_mapped_file_are_copied_by_whatever_the_system_has(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: tuple[str, ...]
 ) -> None:
@@ -225,11 +225,55 @@ def test_weights_of_a_mapped_file_are_copied_by_whatever_the_system_has(
     (tmp_path / "big.armnn").write_bytes(data)
     monkeypatch.setattr(files, "READ_WHOLE", 1000)
     graph = fe.load(tmp_path / "big.armnn")
+    monkeypatch.setattr(files, "BLOCK", 3000)
+    monkeypatch.setattr(files, "WRITEBACK", 50_000)
     for name in missing:
         monkeypatch.delattr(files.os, name)
     fe.save(graph, tmp_path / "copy.armnn")
     assert (tmp_path / "copy.armnn").read_bytes() == data
     assert fe.dumps(graph) == data
+    for key in graph:
+        graph.nodes[key]["name"] = f"a longer name than before {key}"  # so that weights move by less than a page
+    fe.save(graph, tmp_path / "moved.armnn")
+    assert (tmp_path / "moved.armnn").read_bytes() == fe.dumps(graph) != data
+
+
+def test_what_the_kernel_does_not_copy_between_these_files_is_copied_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = fe.dumps(constants(Tensor.of(np.arange(100_000, dtype="<f4"))))
+    (tmp_path / "big.armnn").write_bytes(data)
+    monkeypatch.setattr(files, "READ_WHOLE", 1000)
+    graph = fe.load(tmp_path / "big.armnn")
+    asked = []
+
+    def refuse(*arguments: object) -> int:
+        asked.append(arguments)
+        raise OSError(18, "Invalid cross-device link")
+
+    monkeypatch.setattr(files.os, "copy_file_range", refuse, raising=False)
+    fe.save(graph, tmp_path / "copy.armnn")
+    assert (tmp_path / "copy.armnn").read_bytes() == data
+    assert len(asked) == 1
+
+    def fail(*_: object) -> int:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(files.os, "copy_file_range", fail, raising=False)
+    with pytest.raises(OutputError, match="Input/output error"):
+        fe.save(graph, tmp_path / "copy.armnn")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["big.armnn", "copy.armnn"]
+
+
+def test_a_file_that_ends_while_it_is_copied_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = fe.dumps(constants(Tensor.of(np.arange(100_000, dtype="<f4"))))
+    (tmp_path / "big.armnn").write_bytes(data)
+    monkeypatch.setattr(files, "READ_WHOLE", 1000)
+    graph = fe.load(tmp_path / "big.armnn")
+    monkeypatch.setattr(files.os, "copy_file_range", lambda *_: 0, raising=False)
+    with pytest.raises(ModelError, match=r"big\.armnn: the file was shortened while in use: load it again"):
+        fe.save(graph, tmp_path / "copy.armnn")
+    assert [path.name for path in tmp_path.iterdir()] == ["big.armnn"]
 
 
 def test_the_writers_bytes_do_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
