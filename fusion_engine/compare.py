@@ -16,6 +16,7 @@ import numpy as np
 from fusion_engine.canonical import canonical_order, digest
 from fusion_engine.content import INFO_FIELDS, info_values, params_values, value_key
 from fusion_engine.errors import ModelError
+from fusion_engine.naming import shortened
 from fusion_engine.network import EMPTY, Network, describe, edges_into
 from fusion_engine.tensor import Tensor
 from fusion_engine.validation import MALFORMED, validate
@@ -81,7 +82,7 @@ def _malformed(a: Network, b: Network) -> ModelError | None:
 
 
 def _versus(what: str, a: Any, b: Any) -> str:
-    return f"{what} is {a!r} in the one and {b!r} in the other"
+    return f"{what} is {shortened(repr(a))} in the one and {shortened(repr(b))} in the other"
 
 
 class _Comparison:

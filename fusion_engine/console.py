@@ -10,7 +10,9 @@ from contextlib import suppress
 from typing import TextIO
 from unicodedata import combining, east_asian_width
 
-__all__ = ["Console", "counted", "fitted", "printable"]
+from fusion_engine.naming import LONGEST_REASON, shortened
+
+__all__ = ["Console", "counted", "fitted", "printable", "reason_line"]
 
 _COLOURS = {"red": "31", "green": "32", "yellow": "33", "bold": "1"}
 
@@ -26,6 +28,11 @@ def printable(text: str) -> str:
     a\nb\x1b[31m\xff\u202e é
     """
     return "".join(one if one.isprintable() else _escaped(one) for one in text)
+
+
+def reason_line(text: str) -> str:
+    """A reason or a warning in one `printable` line; what another package or program has said may be of any length."""
+    return printable(shortened(text, LONGEST_REASON))
 
 
 def _escaped(one: str) -> str:

@@ -17,6 +17,7 @@ from fusion_engine.language.pattern import PatternItem, PatternLayer, parts_of
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import Matcher, Miss, StepLimitError, compile_rule
 from fusion_engine.match import explain as missed_at
+from fusion_engine.naming import layer_place
 from fusion_engine.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -59,8 +60,8 @@ class NearMiss:
     end: int = 0
 
     def __str__(self) -> str:
-        below = "" if self.layer == self.root else f" (below layer {self.root.index} {self.root.name!r})"
-        return f"{self.rule}: layer {self.layer.index} {self.layer.name!r}{below}: {self.reason}"
+        below = "" if self.layer == self.root else f" (below {layer_place(self.root.index, self.root.name)})"
+        return f"{self.rule}: {layer_place(self.layer.index, self.layer.name)}{below}: {self.reason}"
 
     @property
     def excerpt(self) -> str:

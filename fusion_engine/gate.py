@@ -15,9 +15,10 @@ from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from typing import IO, Any, TypeAlias, overload
 
-from fusion_engine.console import printable
+from fusion_engine.console import printable, reason_line
 from fusion_engine.errors import OutputError
 from fusion_engine.jsonstream import read_members
+from fusion_engine.naming import layer_place
 from fusion_engine.report import REPORT_VERSION
 from fusion_engine.spool import Entries
 from fusion_engine.storage import fetched, is_url
@@ -63,9 +64,9 @@ class Finding:
     @property
     def words(self) -> str:
         """The finding without its model and kind, fit for a terminal."""
-        place = "" if self.layer is None else f" at layer {self.layer['index']} {self.layer['name']!r}"
+        place = "" if self.layer is None else f" at {layer_place(self.layer['index'], self.layer['name'])}"
         named = "" if self.rule is None else f"{printable(self.rule)}{place}"
-        return ": ".join(part for part in (named, printable(self.reason or "")) if part)
+        return ": ".join(part for part in (named, reason_line(self.reason or "")) if part)
 
 
 class Findings(Sequence[Finding]):

@@ -19,6 +19,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 from fusion_engine.errors import OutputError
+from fusion_engine.naming import shortened
 
 __all__ = ["MOST_OUTPUT", "TIMEOUT", "Judge", "Verdict", "bench", "remove_benches"]
 
@@ -60,7 +61,7 @@ class Verdict:
         else:
             what = f"gave exit code {self.exit_code}"
         lines = self.output.strip().splitlines()
-        return f"the judge {what}, so the result is not kept" + (f": {lines[-1]}" if lines else "")
+        return f"the judge {what}, so the result is not kept" + (f": {shortened(lines[-1])}" if lines else "")
 
 
 class Judge:

@@ -27,6 +27,7 @@ from typing import Any, NamedTuple, NoReturn, TypeAlias
 import networkx as nx
 
 from fusion_engine.errors import ModelError
+from fusion_engine.naming import layer_place
 from fusion_engine.schema import Field, Schema, Table, schema
 
 __all__ = [
@@ -226,7 +227,7 @@ def inside(graph: Network) -> Inside:
 
 def describe(graph: Network, layer: int) -> str:
     """``layer 14 'relu_3'``: how messages name a layer."""
-    return f"layer {layer} {graph.nodes[layer].get('name', '')!r}"
+    return layer_place(layer, graph.nodes[layer].get("name", ""))
 
 
 def default_params(table: Table, facts: Schema) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from fusion_engine.checks import SCALAR
+from fusion_engine.naming import quoted
 from fusion_engine.network import EMPTY, FrozenDict, default_value
 from fusion_engine.schema import SCALARS, Field, LayerType, Table, float32, schema
 from fusion_engine.tensor import DTYPES, TensorInfo
@@ -135,7 +136,7 @@ def params_to_json(kind: LayerType, params: Mapping[str, Any] | None) -> dict[st
 def _table_to_json(table: Table, values: Mapping[str, Any]) -> dict[str, Any]:
     unknown = sorted(set(values) - {name for field in table.fields for name in (field.name, field.former)})
     if unknown:
-        raise ValueError(f"{table.name} has no field {unknown[0]!r}")
+        raise ValueError(f"{table.name} has no field {quoted(unknown[0])}")
     found = {}
     for field in table.fields:
         name = field.name

@@ -66,8 +66,8 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
             "--report",
             metavar="FILE",
             action="append",
-            help="write what was done, and what was not and why, as .json, .jsonl, .csv, .xml (JUnit) or .html, to a file "
-            "or a URL; - is standard output, in JSON; may be given again",
+            help="write what was done, and what was not and why, as .json, .jsonl, .csv, .xml (JUnit) or .html, to a "
+            "file or a URL; - is standard output, in JSON; may be given again",
         )
         of.add_argument(
             "--fail-on",
@@ -79,7 +79,7 @@ def add_runs(command: Callable[..., argparse.ArgumentParser], paths: Callable[[a
         of.add_argument(
             "--baseline",
             metavar="FILE.json",
-            help="an earlier report, a file or a URL: what failed, was refused or unverified there is known and does not count",
+            help="an earlier report, a file or URL: what failed, was refused or unverified there is known, not counted",
         )
         loud = of.add_mutually_exclusive_group()
         loud.add_argument("-q", "--quiet", action="store_true", help="show models that failed, and the last line, only")

@@ -6,7 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from fusion_engine.console import counted, printable
+from fusion_engine.console import counted, printable, reason_line
+from fusion_engine.naming import layer_place, quoted, shortened
 from fusion_engine.report import ModelReport, Report
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ _COLOURS = {"fused": "green", "unfused": "green", "converted": "green", "unchang
 
 def reason(model: ModelReport) -> str:
     """Why a model failed, without its path in front."""
-    return printable((model.error or "").removeprefix(f"{model.path}: "))
+    return reason_line((model.error or "").removeprefix(f"{model.path}: "))
 
 
 def model_lines(
@@ -53,12 +54,12 @@ def model_lines(
         head += f", {model.seconds:.3f} s"
     lines = [head, *_rows(model)]
     for refusal in model.refusals[:most]:
-        place = f"{printable(refusal.rule)} at layer {refusal.layer.index} {refusal.layer.name!r}"
-        lines.append(f"    refused: {place}: {printable(refusal.reason)}")
+        place = f"{printable(refusal.rule)} at {layer_place(refusal.layer.index, refusal.layer.name)}"
+        lines.append(f"    refused: {place}: {reason_line(refusal.reason)}")
     if len(model.refusals) > most:
         lines.append(f"    refused: {len(model.refusals) - most} more: -v shows all")
     lines += _verification_lines(model, most)
-    return lines + [f"    warning: {printable(warning)}" for warning in model.warnings]
+    return lines + [f"    warning: {reason_line(warning)}" for warning in model.warnings]
 
 
 def _verification_lines(model: ModelReport, most: int) -> list[str]:
@@ -70,8 +71,8 @@ def _verification_lines(model: ModelReport, most: int) -> list[str]:
     unverified = [check for check in found.fusions if check.status == "unverified"]
     for check in unverified[:most]:
         root = check.fusion.layers[0]
-        place = f"{printable(check.fusion.rule)} at layer {root.index} {root.name!r}"
-        lines.append(f"    unverified: {place}: {printable(check.reason or '')}")
+        place = f"{printable(check.fusion.rule)} at {layer_place(root.index, root.name)}"
+        lines.append(f"    unverified: {place}: {reason_line(check.reason or '')}")
     if len(unverified) > most:
         lines.append(f"    unverified: {len(unverified) - most} more: -v shows all")
     return lines
@@ -148,14 +149,15 @@ def overview_lines(found: dict[str, Any]) -> list[str]:
             shape = "unknown shape" if end["shape"] is None else f"{end['data_type']} {end['shape']}"
             quantized = "" if end["scale"] is None else f", scale {end['scale']:.9g}, offset {end['offset']}"
             listed = "" if end["listed"] else ", not listed"
-            lines.append(f"{kind[:-1]:<9} {end['name']!r}, id {end['binding_id']}, {shape}{quantized}{listed}")
+            lines.append(f"{kind[:-1]:<9} {quoted(end['name'])}, id {end['binding_id']}, {shape}{quantized}{listed}")
     for label, counts in ((label, found[label]) for label in ("types", "opaque", "groups")):
-        width = max(map(len, counts), default=0)
-        for name, count in counts.items():
-            lines.append(f"{label:<9} {printable(name):<{width}}  {count}")
+        names = [printable(shortened(name)) for name in counts]
+        width = max(map(len, names), default=0)
+        for name, count in zip(names, counts.values(), strict=True):
+            lines.append(f"{label:<9} {name:<{width}}  {count}")
             label = ""
     lines += _reading_lines(found)
-    lines += [f"warning   {printable(warning)}" for warning in found["warnings"]]
+    lines += [f"warning   {reason_line(warning)}" for warning in found["warnings"]]
     return lines + _layer_lines(found["layer_list"]) if "layer_list" in found else lines
 
 
@@ -170,7 +172,7 @@ def _reading_lines(found: dict[str, Any]) -> list[str]:
             alike.setdefault(tuple(texts), []).append(release)
         for texts, releases in alike.items():
             more = f"; and {len(texts) - 1} more: --json has all" if len(texts) > 1 else ""
-            lines.append(f"{label:<9} {_releases(releases)}: {printable(texts[0])}{more}")
+            lines.append(f"{label:<9} {_releases(releases)}: {reason_line(texts[0])}{more}")
     return lines
 
 
@@ -200,6 +202,6 @@ def _layer_lines(layers: list[dict[str, Any]]) -> list[str]:
         outputs = "; ".join(
             "unknown" if info["shape"] is None else f"{info['data_type']} {info['shape']}" for info in layer["outputs"]
         )
-        rows.append((str(layer["layer"]), layer["type"], repr(layer["name"]), inputs, outputs))
+        rows.append((str(layer["layer"]), layer["type"], quoted(layer["name"]), inputs, outputs))
     widths = [max(len(row[column]) for row in rows) for column in range(4)]
     return ["", *("  ".join([*map(str.ljust, row, widths), row[4]]).rstrip() for row in rows)]

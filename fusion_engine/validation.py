@@ -29,6 +29,7 @@ from fusion_engine.checks import (
 )
 from fusion_engine.collector import paused
 from fusion_engine.errors import ModelError, nearest
+from fusion_engine.naming import layer_place
 from fusion_engine.network import EMPTY, Network, inside
 from fusion_engine.schema import DIALECTS, LayerType, Schema, schema, slot_facts
 from fusion_engine.tensor import DTYPES, Tensor, TensorInfo
@@ -57,7 +58,7 @@ class Problem:
     @property
     def place(self) -> str | None:
         """``layer 14 'relu_3'``, or None."""
-        return None if self.layer is None else f"layer {self.layer} {self.name!r}"
+        return None if self.layer is None else layer_place(self.layer, self.name)
 
     def __str__(self) -> str:
         return f"{self.place}: {self.message}" if self.place else self.message

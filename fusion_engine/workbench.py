@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fusion_engine.console import Console, counted, printable
+from fusion_engine.console import Console, counted, printable, reason_line
 from fusion_engine.errors import nearest
+from fusion_engine.naming import layer_place
 from fusion_engine.usage import FAILED, FINE, STDOUT, Wrong, rule_error, rules_of
 
 if TYPE_CHECKING:
@@ -254,7 +255,7 @@ def _print_explanation(console: Console, prefix: str, found: Explanation, argume
     _print_near(console, prefix, found.near, arguments.most)
     for refusal in found.refusals:
         console.print(
-            f"{prefix}{printable(str(refusal.rule))}: refused: {_place(refusal)}: {printable(refusal.reason)}"
+            f"{prefix}{printable(str(refusal.rule))}: refused: {_place(refusal)}: {reason_line(refusal.reason)}"
         )
     told = [counted(len(found.fusions), "fusion"), counted(len(found.refusals), "refusal")]
     if found.roots:
@@ -266,7 +267,7 @@ def _print_explanation(console: Console, prefix: str, found: Explanation, argume
 
 
 def _place(refusal: Any) -> str:
-    return f"layer {refusal.layer.index} {refusal.layer.name!r}"
+    return layer_place(refusal.layer.index, refusal.layer.name)
 
 
 def _print_near(console: Console, prefix: str, near: tuple[NearMiss, ...], most: int) -> None:

@@ -16,6 +16,7 @@ from fusion_engine import opaque
 from fusion_engine.errors import ConversionError, FuseError, ModelError
 from fusion_engine.folds import Refused
 from fusion_engine.match.binding import Edge, Match
+from fusion_engine.naming import layer_place
 from fusion_engine.network import Network, warnings_of
 from fusion_engine.releases.facts import Release, find_release, since
 from fusion_engine.releases.needs import Obstacle, needs_of
@@ -151,7 +152,7 @@ def _opaque_obstacles(workspace: Workspace, opened: list[Opened], target: Releas
 
 
 def _place(one: Opened) -> str:
-    return f"layer {one.layers[0]} {one.name!r}"
+    return layer_place(one.layers[0], one.name)
 
 
 def _with_layers(one: Opened) -> list[tuple[int, Mapping[str, Any]]]:

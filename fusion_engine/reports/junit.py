@@ -13,7 +13,8 @@ from operator import itemgetter
 from typing import Any
 from xml.etree import ElementTree as ET
 
-from fusion_engine.console import counted, printable
+from fusion_engine.console import counted, printable, reason_line
+from fusion_engine.naming import layer_place
 
 __all__ = ["suites"]
 
@@ -91,7 +92,7 @@ def _seconds(seconds: float) -> str:
 def _verdict(
     model: Mapping[str, Any], tripped: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]]
 ) -> ET.Element | None:
-    reason = printable((model["error"] or "").removeprefix(f"{model['path']}: "))
+    reason = reason_line((model["error"] or "").removeprefix(f"{model['path']}: "))
     if model["status"] == "failed":
         if any(finding["kind"] == "failed" for finding in known):
             return ET.Element("skipped", message=f"known to fail: {reason}")
@@ -111,8 +112,8 @@ def _verdict(
 
 def _place(finding: Mapping[str, Any]) -> str:
     layer = finding["layer"]
-    place = f"{printable(finding['rule'])} at layer {layer['index']} {layer['name']!r}"
-    return f"{place}: {printable(finding['reason'] or '')}"
+    place = f"{printable(finding['rule'])} at {layer_place(layer['index'], layer['name'])}"
+    return f"{place}: {reason_line(finding['reason'] or '')}"
 
 
 def _told(model: Mapping[str, Any]) -> list[str]:
@@ -121,4 +122,4 @@ def _told(model: Mapping[str, Any]) -> list[str]:
     if model["fusions"]:
         lines[0] += f", {counted(len(model['fusions']), 'fusion')}"
     lines += [f"refused: {_place(refusal)}" for refusal in model["refusals"]]
-    return lines + [f"warning: {printable(warning)}" for warning in model["warnings"]]
+    return lines + [f"warning: {reason_line(warning)}" for warning in model["warnings"]]

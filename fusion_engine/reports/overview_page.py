@@ -18,7 +18,8 @@ from itertools import chain
 from typing import Any
 
 from fusion_engine import __version__
-from fusion_engine.console import counted, printable
+from fusion_engine.console import counted, reason_line
+from fusion_engine.naming import layer_place
 
 __all__ = ["MOST_DETAILS", "MOST_SLOW", "report_page"]
 
@@ -122,7 +123,7 @@ class _RuleTotals:
 
 def _text(text: str) -> str:
     """A text as HTML that shows it, whatever it holds."""
-    return escape(printable(text))
+    return escape(reason_line(text))
 
 
 def _section(name: str, title: str, body: Iterable[str]) -> Iterator[str]:
@@ -203,7 +204,7 @@ def _finding(finding: Mapping[str, Any]) -> str:
 
 def _place(one: Mapping[str, Any]) -> str:
     layer = one["layer"]
-    return f"{_text(one['rule'])} at layer {layer['index']} {escape(repr(layer['name']))}"
+    return f"{_text(one['rule'])} at {escape(layer_place(layer['index'], layer['name']))}"
 
 
 def _more(count: int) -> list[str]:

@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fusion_engine.console import printable
+from fusion_engine.console import reason_line
 
 __all__ = ["COLUMNS", "table"]
 
@@ -74,5 +74,5 @@ def _layers(model: Mapping[str, Any], when: str) -> dict[str, int]:
 def _cell(value: Any) -> Any:
     if not isinstance(value, str):
         return value
-    shown = printable(value)
+    shown = reason_line(value)
     return f"'{shown}" if shown.startswith(_FORMULA) else shown
