@@ -17,6 +17,7 @@ failure. Only what stands in functions is mutated, not the tables of a module, a
 texts of exceptions. Hypothesis draws the same examples in every child.
 
 ``results.jsonl`` in the output directory has one line for each mutant; a run that was stopped goes on where it was.
+Two runs with ``--part 1 2`` and ``--part 2 2`` share the work, once the map of tests is there.
 ``--again`` runs the survivors of such a file once more, ``--show`` prints them as differences.
 """
 
@@ -38,6 +39,7 @@ import types
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -323,10 +325,14 @@ class Plugin:
                 self.map_tests(list(items.values()))
             os.waitpid(child, 0)
         known = json.loads((self.out / "map.json").read_text("utf-8"))
+        for module in {mutant.module for mutant in self.mutants}:
+            import_module(module.removesuffix(".py").removesuffix("/__init__").replace("/", "."))
         gc.unfreeze()
         for function in gc.get_objects():
             if isinstance(function, types.FunctionType):
                 self.live[function.__code__.co_filename].append(function)
+        gc.collect()
+        gc.freeze()  # or every child would copy the whole heap when it collects garbage
         results = self.out / "results.jsonl"
         ready = {_identity(entry) for entry in read_results(results)}
         for number, mutant in enumerate(self.mutants, 1):
@@ -481,6 +487,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "mutation")
     parser.add_argument("--longest", type=float, default=60.0, help="seconds of tests for one mutant (default: 60)")
+    parser.add_argument(
+        "--part", type=int, nargs=2, default=(1, 1), metavar=("K", "N"), help="only the K-th of N parts"
+    )
     parser.add_argument("--module", action="append", help="a pattern of modules in place of the usual ones; repeatable")
     parser.add_argument("--again", type=Path, metavar="RESULTS", help="run the survivors of a former run once more")
     parser.add_argument("--show", type=Path, metavar="RESULTS", help="print the survivors of a run, and its summary")
@@ -497,7 +506,8 @@ def main() -> int:
         patterns = arguments.module or MODULES
         modules = sorted({path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)})
         mutants = sample(modules, arguments.mutants, arguments.seed)
-    run(arguments.out.resolve(), mutants, arguments.longest)
+    part, parts = arguments.part
+    run(arguments.out.resolve(), mutants[part - 1 :: parts], arguments.longest)
     print(summary(read_results(arguments.out / "results.jsonl")))
     return 0
 
@@ -512,7 +522,14 @@ def run(out: Path, mutants: list[Mutant], longest: float) -> None:
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)
     settings.load_profile("mutants")
-    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib", f"--basetemp={out / 'tmp'}"]
+    options = [
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-o",
+        "addopts=--import-mode=importlib",
+        f"--basetemp={out / f'tmp{os.getpid()}'}",
+    ]
     options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", *(f"--ignore={name}" for name in LEFT_OUT)]
     pytest.main([*options, *TESTS], plugins=[Plugin(out, mutants, longest)])
 
