@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from os import PathLike, fspath
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import networkx as nx
 
@@ -25,6 +25,7 @@ from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import Matcher, StepLimitError, compile_rule
 from fusion_engine.match.binding import Match
 from fusion_engine.match.index import RootIndex
+from fusion_engine.naming import layer_place, quoted, shortened
 from fusion_engine.network import Network, warnings_of
 from fusion_engine.predicates import RulePredicate
 from fusion_engine.validation import blaming
@@ -45,7 +46,7 @@ class LayerRef:
     type: str
 
     def __str__(self) -> str:
-        return f"layer {self.index} {self.name!r} {self.type}"
+        return f"{layer_place(self.index, self.name)} {shortened(self.type)}"
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,8 @@ class RuleStatistics:
     refused: int
     seconds: float = field(compare=False)
 
+
+_Record = TypeVar("_Record")
 
 BEYOND = 2
 """How many connections beyond its layers opaque layers and groups look at a match."""
@@ -207,7 +210,7 @@ class _Runner:
 
     def apply(self, workspace: Workspace, match: Match, plan: Any) -> Fusion:
         """Carry out a plan."""
-        layers = tuple(_ref(workspace, key) for key in self.layers(match, plan))
+        layers = tuple([_ref(workspace, key) for key in self.layers(match, plan)])
         if self.fold is not None:
             left = self.fold.apply(workspace, match, plan)
             result = NOTHING if left is None else workspace.type(left)
@@ -217,7 +220,7 @@ class _Runner:
         else:
             opaque.apply(workspace, match, plan)
             result = str(self.rule.into)
-        return Fusion(self.rule.name, result, layers)
+        return _record(Fusion, {"rule": self.rule.name, "result": result, "layers": layers})
 
 
 def fuse(graph: Network, rules: FusingRule | Iterable[FusingRule]) -> Network:
@@ -358,8 +361,9 @@ def _scan(workspace: Workspace, index: RootIndex, runner: _Runner) -> Iterator[F
     else:
         return
     chosen = set(roots)
+    nodes = workspace.inside.nodes
     for root in later:
-        if root not in workspace.graph or workspace.type(root) not in runner.roots:
+        if root not in nodes or workspace.type(root) not in runner.roots:
             runner.refusals.pop(root, None)
             continue
         if root in chosen or runner.worth(workspace, [root]):
@@ -418,7 +422,14 @@ def _try(workspace: Workspace, runner: _Runner, root: int) -> Fusion | None:
 
 def _ref(workspace: Workspace, key: int) -> LayerRef:
     node = workspace.node(key)
-    return LayerRef(key, node.get("name", ""), node["type"])
+    return _record(LayerRef, {"index": key, "name": node.get("name", ""), "type": node["type"]})
+
+
+def _record(kind: type[_Record], fields: dict[str, Any]) -> _Record:
+    """A frozen record with these fields; in a third of the time that its own constructor takes."""
+    record = object.__new__(kind)
+    object.__setattr__(record, "__dict__", fields)
+    return record
 
 
 def _require_progress(workspace: Workspace, match: Match, into: str) -> None:
@@ -426,8 +437,8 @@ def _require_progress(workspace: Workspace, match: Match, into: str) -> None:
     if len(match.layers) == 1 and workspace.recipe(match.layers[0]) is not None:
         key = match.layers[0]
         raise Refused(
-            f"{workspace.describe(key)} is an opaque layer {workspace.result(key)!r} already: as {into!r} it would be "
-            "wrapped once more with nothing beside it; let the rule that makes it give it that name"
+            f"{workspace.describe(key)} is an opaque layer {quoted(workspace.result(key))} already: as {into!r} it "
+            "would be wrapped once more with nothing beside it; let the rule that makes it give it that name"
         )
 
 

@@ -98,7 +98,8 @@ class Workspace:
 
     def __init__(self, graph: Network, *, reading: bool = False) -> None:
         self.graph: Network = graph if reading else bare_copy(graph)
-        self.inside = self._nodes, self._succ, self._pred = inside(self.graph)
+        self.inside = inside(self.graph)
+        self._nodes, self._succ, self._pred = self.inside
         self.layout = common_layout(graph)
         self._counts = Counter(() if reading else [node.get("name", "") for node in self._nodes.values()])
         self.names = Names(self._counts)
@@ -175,6 +176,10 @@ class Workspace:
             found = self._sources[key] = tuple(edges_into(self.graph, key))
         return found
 
+    def feeders(self, key: int) -> Iterable[int]:
+        """Keys of the layers that a layer reads, each once, in no promised order."""
+        return self._pred[key].keys()
+
     def source(self, key: int, input_slot: int) -> Source | None:
         """What feeds an input slot, or None."""
         return next((source for slot, source in self.inputs(key) if slot == input_slot), None)
@@ -202,10 +207,14 @@ class Workspace:
     def types_around(self, key: int) -> tuple[str, ...]:
         """The type of a layer, and those of the layers on its data inputs."""
         nodes = self._nodes
-        found = self._data_inputs.get(key)
-        if found is None:
-            found = self.data_inputs(key)
-        return (nodes[key]["type"], *[nodes[pair[1][0]]["type"] for pair in found])
+        kind = nodes[key]["type"]
+        above = self._pred[key]
+        if len(above) == 1 and kind != "StandIn":
+            ((source, edge),) = above.items()
+            slots = edge["slots"]
+            if len(slots) == 1 and slots[0][1] == 0:  # it is no parameter, whatever the types are
+                return (kind, nodes[source]["type"])
+        return (kind, *[nodes[source[0]]["type"] for _, source in self.data_inputs(key)])
 
     def parameter_inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
         """The inputs that `data_inputs` leaves out, in slot order."""
@@ -407,39 +416,44 @@ class Workspace:
         self.graph.remove_node(key)
         self._touch(key, *neighbours)
 
-    def take_over(self, key: int, layer: int, **changes: Any) -> None:
+    def take_over(self, key: int, layer: int, changes: Mapping[str, Any] = EMPTY) -> None:
         """Let ``layer`` stand where ``key`` stood: its key, its name, its consumers; ``key`` goes.
 
         The attributes and inputs of ``layer`` move to ``key``, so that whoever holds the key of a
         match's root still holds the key of its result. The outputs' TensorInfos of ``key`` stay.
         ``changes`` are attributes of the result in the place of those of ``layer``.
         """
-        nodes, succ, pred = self._nodes, self._succ, self._pred
-        kept, moved = nodes[key], nodes[layer]
-        touched = [key, *succ[key], layer, *succ[layer], *pred[key], *pred[layer]]
+        nodes, succ, pred = self.inside
+        kept, moved = nodes[key], nodes.pop(layer)
+        consumers, sources = succ.pop(layer), pred.pop(layer)
+        touched = [key, *succ[key], layer, *consumers, *pred[key], *sources]
         for source in pred[key]:
-            del succ[source][key]
-        for target in succ[layer]:
-            pred[target].pop(layer, None)
+            if source != layer:
+                del succ[source][key]
+        for target in consumers:
+            if target not in (key, layer):
+                del pred[target][layer]
         inputs: dict[int, dict[str, Any]] = {}
-        for source, data in pred[layer].items():
+        for source, data in sources.items():
+            if source == layer:
+                continue
             del succ[source][layer]
             slots = data["slots"]
             edge = {"slots": tuple(slots) if len(slots) == 1 else tuple(sorted(slots, key=lambda pair: pair[::-1]))}
             inputs[source] = succ[source][key] = edge
         pred[key] = inputs
-        del nodes[layer], succ[layer], pred[layer]
         types = self._types
-        del types[moved["type"]][layer]
-        if kept["type"] != moved["type"]:
+        kind = moved["type"]
+        del types[kind][layer]
+        if kept["type"] != kind:
             del types[kept["type"]][key]
-            types.setdefault(moved["type"], {})[key] = None
+            types.setdefault(kind, {})[key] = None
         self._rename(moved.get("name", ""), None)
-        stays = {"name": kept.get("name", ""), "outputs": kept.get("outputs", ())}
+        name, outputs = kept.get("name", ""), kept.get("outputs", ())
         kept.pop("overrides", None)
-        kept.update({name: value for name, value in moved.items() if isinstance(name, str)})
+        kept.update(moved)
         kept.update(changes)
-        kept.update(stays)
+        kept["name"], kept["outputs"] = name, outputs
         self._touch(*touched)
 
     def drop_unused(self, constants: Iterable[int]) -> None:

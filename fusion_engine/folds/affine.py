@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -55,8 +55,7 @@ Array = npt.NDArray[np.float64]
 _WEIGHTS_SLOT, _BIAS_SLOT = 1, 2
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """A tensor that a layer will have: as its member ``field``, or from a Constant on input ``slot``."""
 
     field: str
@@ -64,8 +63,7 @@ class Change:
     tensor: Tensor
 
 
-@dataclass(frozen=True)
-class Plan:
+class Plan(NamedTuple):
     """What `apply_plan` does: the layer, and the tensors that change."""
 
     layer: int
@@ -106,7 +104,8 @@ class WeightedLayer:
         info, channels = self.weights.tensor.info, self.channels
         with np.errstate(all="ignore"):
             if scale is not None:
-                scaled = _float64(self.weights.tensor) * self.weights.per_output_channel(scale)
+                scaled = _float64(self.weights.tensor)
+                scaled *= self.weights.per_output_channel(scale)
                 slot = None if self.weights.constant is None else _WEIGHTS_SLOT
                 stored = _stored(scaled, info, workspace, "the weights of", self.key, factor=True)
                 changes.append(Change("weights", slot, stored))
@@ -263,22 +262,25 @@ def apply_plan(workspace: Workspace, root: int, plan: Plan) -> int:
     that was not there takes the form of the weights. Constants that the root alone read go.
     """
     layer = plan.layer
-    operands = [source.layer for _, source in workspace.inputs(root)]
-    members = {change.field: change.tensor for change in plan.changes if change.slot is None}
-    for change in plan.changes:
-        if change.slot is None:
-            continue
-        if workspace.source(layer, change.slot) is None:
-            constant = workspace.add_constant(f"{workspace.name(root)}/bias", change.tensor)
-            workspace.connect(Source(constant, 0), layer, change.slot)
-        else:
-            _replace_constant(workspace, layer, change.slot, change.tensor)
+    operands = [key for key in workspace.feeders(root) if key != layer]
+    constants: Mapping[str, Any] = workspace.constants(layer)
     params = workspace.params(layer)
-    if params is not None and any(change.field == "biases" for change in plan.changes):
-        params = _with_bias(workspace, params)
-    constants = FrozenDict({**workspace.constants(layer), **members}) if members else workspace.constants(layer)
-    workspace.take_over(root, layer, params=params, constants=constants)
-    workspace.drop_unused(operands)
+    members: dict[str, Tensor] = {}
+    for field, slot, tensor in plan.changes:
+        if field == "biases" and params is not None:
+            params = _with_bias(workspace, params)
+        if slot is None:
+            members[field] = tensor
+        elif workspace.source(layer, slot) is None:
+            constant = workspace.add_constant(f"{workspace.name(root)}/bias", tensor)
+            workspace.connect(Source(constant, 0), layer, slot)
+        else:
+            _replace_constant(workspace, layer, slot, tensor)
+    if members:
+        constants = FrozenDict({**constants, **members})
+    workspace.take_over(root, layer, {"params": params, "constants": constants})
+    if operands:
+        workspace.drop_unused(operands)
     return root
 
 
@@ -376,7 +378,7 @@ def _stored(
     may: what multiplies it may be large.
     """
     data = values.astype(info.dtype)
-    if not np.isfinite(data).all():
+    if not np.isfinite(magnitudes(data.reshape(1, -1)))[0]:
         value = float(values.reshape(-1)[np.flatnonzero(~np.isfinite(data))[0]])
         place = f"{what} {workspace.describe(key)}"
         if np.isnan(value):
@@ -395,14 +397,24 @@ def _stored(
 def keeps_precision(values: Array, stored: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     """Whether numbers are stored to the precision of their type, beside the largest of each row; shapes ``(rows, n)``.
 
-    Small ones beside large ones may vanish; where all are below the normal range, all is inexact.
+    Small ones beside large ones may vanish; where all are below the normal range, all is inexact. Only such rows
+    need a look at each number: half the distance to the next number below the normal range is 2⁻ᵖ of its lowest
+    end (p binary digits of the type), which is what the largest number of any other row may be off by.
     """
-    if not values.size:
-        return np.ones(len(values), bool)
-    largest = np.abs(values).max(axis=1)
-    lost = np.abs(values - stored).max(axis=1)
-    kept: npt.NDArray[np.bool_] = lost <= largest * float(np.finfo(stored.dtype).eps)
-    return kept
+    limits = np.finfo(stored.dtype)
+    kept: npt.NDArray[np.bool_] = magnitudes(stored) >= limits.smallest_normal
+    for row in np.flatnonzero(~kept) if values.size else ():
+        largest, lost = np.abs(values[row]).max(), np.abs(values[row] - stored[row]).max()
+        kept[row] = lost <= largest * float(limits.eps)
+    return kept if values.size else np.ones(len(values), bool)
+
+
+def magnitudes(rows: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The largest magnitude of each row, NaN where it holds one, 0 where it is empty; shape ``(rows, n)``."""
+    if not rows.size:
+        return np.zeros(len(rows))
+    largest: npt.NDArray[Any] = np.maximum(rows.max(axis=1), -rows.min(axis=1))
+    return largest
 
 
 def _replace_constant(workspace: Workspace, layer: int, slot: int, tensor: Tensor) -> None:

@@ -12,8 +12,7 @@ gets one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from operator import is_
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
@@ -34,6 +33,9 @@ from fusion_engine.schema import WEIGHTED, float32
 from fusion_engine.tensor import TensorInfo
 from fusion_engine.weights import channel_axis
 from fusion_engine.workspace import Workspace
+
+if TYPE_CHECKING:
+    from fusion_engine.folds.batched import Job
 
 __all__ = ["FOLD", "apply", "check", "layers_of", "norm_deviation", "norm_scale_and_shift"]
 
@@ -76,39 +78,31 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> int:
 
 
 class _Ready:
-    """Plans that were computed beforehand, each good while what it was made from stays.
-
-    That is all about the two layers, the tensors of the Constants that feed them, and the TensorInfo of
-    what they compute from.
-    """
+    """Plans that were computed beforehand, each good while what it was made from stays."""
 
     def __init__(self, workspace: Workspace) -> None:
-        self._plans: dict[int, tuple[Plan, list[Any]]] = {}
+        self._plans: dict[int, tuple[Plan, Job]] = {}
         self._touched: set[int] = set()
         self._at = len(workspace.changes)
 
-    def add(self, workspace: Workspace, norm: int, plan: Plan) -> None:
-        """Keep a plan for a BatchNormalization."""
-        self._plans[norm] = plan, _held_below(workspace, plan.layer)
+    def add(self, job: Job, plan: Plan) -> None:
+        """Keep the plan of a job."""
+        self._plans[job.norm] = plan, job
 
     def plan(self, workspace: Workspace, match: Match) -> Plan | None:
         """The plan for a match, where there is one."""
         found = self._plans.pop(match.root, None)
         if found is None:
             return None
-        plan, held = found
+        plan, job = found
         if self._at < len(workspace.changes):
             self._touched.update(workspace.changes[self._at :])
             self._at = len(workspace.changes)
-        if match.layers != (match.root, plan.layer) or match.constants or not self._touched.isdisjoint(match.layers):
+        if match.layers != (match.root, plan.layer) or match.constants:
             return None
-        return plan if all(map(is_, held, _held_below(workspace, plan.layer))) else None
-
-
-def _held_below(workspace: Workspace, layer: int) -> list[Any]:
-    """What feeds a layer with weights: the TensorInfos of its data, the tensors of its Constants."""
-    (_, source), *others = workspace.inputs(layer)
-    return [workspace.outputs(source.layer), *[workspace.constants(other.layer) for _, other in others]]
+        if self._touched.isdisjoint(match.layers) or job.stands(workspace):
+            return plan
+        return None
 
 
 def _prepare(workspace: Workspace, roots: Sequence[int]) -> None:
@@ -143,7 +137,7 @@ def _prepare(workspace: Workspace, roots: Sequence[int]) -> None:
         right.setdefault((target.weights.output_axes, jobs[0].shapes), []).extend(jobs)
     for (axes, _), jobs in right.items():
         for job, plan in plans(jobs, axes):
-            ready.add(workspace, job.norm, plan)
+            ready.add(job, plan)
 
 
 FOLD = Fold(check, apply, reach=2, prepare=_prepare, accepts=(Accepts((frozenset({"BatchNormalization"}), WEIGHTED)),))

@@ -10,15 +10,16 @@ is out of range are left to these, which say so.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from operator import is_, itemgetter
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan, keeps_precision
-from fusion_engine.schema import WEIGHTED, float32
-from fusion_engine.tensor import Tensor, TensorInfo
+from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan, keeps_precision, magnitudes
+from fusion_engine.network import EMPTY
+from fusion_engine.schema import WEIGHTED
+from fusion_engine.tensor import Tensor, TensorInfo, address_of
 from fusion_engine.workspace import Workspace
 
 __all__ = ["FEW", "MOST_ELEMENTS", "Job", "plans"]
@@ -32,11 +33,15 @@ FEW = 4
 _CHUNK = 1 << 22
 """Elements that are computed at a time at the most."""
 
+_ONE = ((0, 0),)
+"""The slots of a connection from the first output to the first input and no other."""
+
+_STATISTICS = itemgetter(*NORM_FIELDS)
+
 Array = npt.NDArray[Any]
 
 
-@dataclass(eq=False)
-class Job:
+class Job(NamedTuple):
     """A BatchNormalization over a layer with weights.
 
     Attributes
@@ -70,16 +75,24 @@ class Job:
     @classmethod
     def of(cls, workspace: Workspace, norm: int) -> Job | None:
         """The job at a BatchNormalization; None where there is none, or one that is better done by itself."""
-        source = workspace.only_source(norm)
-        if source is None or source.slot != 0 or workspace.type(source.layer) not in WEIGHTED:
+        nodes, succ, pred = workspace.inside
+        sources = pred[norm]
+        if len(sources) != 1:
             return None
-        layer = source.layer
-        above, below, given = workspace.node(norm), workspace.node(layer), workspace.inputs(layer)
-        if above.get("overrides") or below.get("overrides") or below.get("unconnected") or not given or given[0][0]:
+        ((layer, edge),) = sources.items()
+        above, below = nodes[norm], nodes[layer]
+        if edge["slots"] != _ONE or below["type"] not in WEIGHTED or len(succ[layer]) != 1:
             return None
-        if not workspace.used_by_only(layer, (norm,)):
+        if above.get("overrides") or above.get("unconnected") or below.get("overrides") or below.get("unconnected"):
             return None
-        held, statistics = workspace.constants(layer), workspace.constants(norm)
+        given = workspace.inputs(layer)
+        held = below.get("constants") or EMPTY
+        try:
+            statistics: tuple[Tensor, ...] = _STATISTICS(above.get("constants") or EMPTY)
+        except KeyError:
+            return None
+        if not given or given[0][0]:
+            return None
         weights, bias = held.get("weights"), held.get("biases")
         own, summand = weights, bias
         wiring: list[Any] = []
@@ -90,25 +103,29 @@ class Job:
                 own = tensor
             elif slot == 2 and bias is None:
                 summand = tensor
-        found: tuple[Any, ...] = tuple([statistics.get(field) for field in NORM_FIELDS])
-        if own is None or own.info.elements > MOST_ELEMENTS or None in found:
+        if own is None or own.info.elements > MOST_ELEMENTS:
             return None
-        tensors: tuple[Tensor, ...] = (own, *found) if summand is None else (own, *found, summand)
-        for tensor in tensors:
+        objects = [above.get("params"), above.get("outputs"), below.get("params"), below.get("outputs")]
+        data = given[0][1]
+        objects.append(nodes[data.layer].get("outputs"))
+        for tensor in (own, *statistics) if summand is None else (own, *statistics, summand):
             if tensor.untagged:
                 return None
+            objects.append(tensor.info)
         weights_slot = None if weights is not None else 1
         member = weights is not None if summand is None else bias is not None
         bias_slot = None if member else 2
-        data = given[0][1]
-        objects = (
-            *(above.get("params"), above.get("outputs"), below.get("params"), below.get("outputs")),
-            workspace.outputs(data.layer),
-            *[tensor.info for tensor in tensors],
-        )
         kind = (below["type"], data.slot, weights_slot, bias is None, *wiring, None, *map(id, objects))
         eps = workspace.param(norm, "eps")
-        return cls(norm, layer, own, summand, weights_slot, bias_slot, found, eps, kind)
+        return cls(norm, layer, own, summand, weights_slot, bias_slot, statistics, eps, kind)
+
+    def stands(self, workspace: Workspace) -> bool:
+        """Whether the network still has what the job was made from, all of it."""
+        now = Job.of(workspace, self.norm)
+        if now is None or (now.layer, now.kind, now.eps) != (self.layer, self.kind, self.eps):
+            return False
+        tensors = (self.weights, self.bias, *self.statistics)
+        return all(map(is_, tensors, (now.weights, now.bias, *now.statistics)))
 
     @property
     def shapes(self) -> Hashable:
@@ -139,11 +156,12 @@ def _plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Pl
         gamma, beta, mean, variance = (
             _gathered([job.statistics[number] for job in jobs], (channels,)) for number in range(len(NORM_FIELDS))
         )
-        total = variance + np.array([[float32(job.eps)] for job in jobs])
+        total = variance + np.array([[job.eps] for job in jobs]).astype(np.float32)
         right = ((total > 0) & np.isfinite(total)).all(axis=1)
         scale = gamma / np.sqrt(total)
         shift = beta - mean * scale
-        weights = _gathered([job.weights for job in jobs], shape) * _per_output_channel(scale, shape, axes)
+        weights = _gathered([job.weights for job in jobs], shape)
+        weights *= _per_output_channel(scale, shape, axes)
         biases = [job.bias for job in jobs if job.bias is not None]
         if biases:
             shift = _gathered(biases, (channels,)) * scale + shift
@@ -154,18 +172,25 @@ def _plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Pl
         shift = shift.reshape(count, *like.shape).astype(like.dtype)
     for stored in (weights, shift):
         stored.flags.writeable = False
-        right &= np.isfinite(stored).reshape(count, -1).all(axis=1)
+        right &= np.isfinite(magnitudes(stored.reshape(count, -1)))
     infos: dict[int, TensorInfo] = {}
-    for job, fits, own, summand in zip(jobs, right.tolist(), weights, shift, strict=True):
+    rows = zip(jobs, right.tolist(), weights, shift, _row_addresses(weights), _row_addresses(shift), strict=True)
+    for job, fits, own, summand, own_address, summand_address in rows:
         if fits:
             info = job.weights.info
-            made = Change("weights", job.weights_slot, Tensor.view_of(info, own, None))
+            made = Change("weights", job.weights_slot, Tensor.view_of(info, own, None, own_address))
             if job.bias is not None:
                 info = job.bias.info
             else:
                 info = infos.get(id(info)) or infos.setdefault(id(info), _bias_info(job, channels))
-            added = Change("biases", job.bias_slot, Tensor.view_of(info, summand, None))
+            added = Change("biases", job.bias_slot, Tensor.view_of(info, summand, None, summand_address))
             yield job, Plan(job.layer, (made, added))
+
+
+def _row_addresses(array: npt.NDArray[Any]) -> list[int]:
+    """Where in memory each row lies."""
+    start, step = address_of(array), array.strides[0]
+    return [start + row * step for row in range(len(array))]
 
 
 def _bias_info(job: Job, channels: int) -> TensorInfo:

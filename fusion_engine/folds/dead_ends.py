@@ -60,7 +60,8 @@ def apply(workspace: Workspace, match: Match, plan: Plan) -> None:
 
 
 def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
-    return [key for key in keys if not workspace.is_used(key)]
+    succ = workspace.inside.succ
+    return [key for key in keys if not succ[key]]
 
 
 FOLD = Fold(

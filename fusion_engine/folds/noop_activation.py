@@ -62,18 +62,23 @@ def apply(workspace: Workspace, match: Match, plan: Source) -> None:
 
 def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
     """All but Activations that are complete, read a float tensor, and change some float."""
+    nodes, _, pred = workspace.inside
     changing: dict[int, tuple[Any, bool]] = {}
     found = []
     for key in keys:
-        params = workspace.params(key)
+        node = nodes[key]
+        params = node.get("params")
         known = changing.get(id(params))
         if known is None:
             known = changing[id(params)] = params, _changes_floats(workspace, key)
-        source = workspace.only_source(key)
-        if known[1] and source is not None and len(workspace.outputs(key)) == 1:
-            info = workspace.info(source)
-            if info is not None and info.data_type in FLOATS:
-                continue
+        above = pred[key]
+        if known[1] and len(above) == 1 and len(node.get("outputs", ())) == 1 and not node.get("unconnected"):
+            ((source, edge),) = above.items()
+            slots = edge["slots"]
+            if len(slots) == 1 and slots[0][1] == 0:
+                info = workspace.info(Source(source, slots[0][0]))
+                if info is not None and info.data_type in FLOATS:
+                    continue
         found.append(key)
     return found
 

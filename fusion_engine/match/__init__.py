@@ -62,8 +62,8 @@ class Matcher:
 
     def first(self, workspace: Workspace, roots: Iterable[int]) -> Iterator[Match]:
         """The first match at each of some roots that has one, in their order; raises as `matches` does."""
-        chain = () if self.simple is None else self.simple.only
-        if not chain:
+        chain = None if self.simple is None else self.simple.only
+        if chain is None:
             firsts = (next(self.matches(workspace, root), None) for root in roots)
             yield from (match for match in firsts if match is not None)
             return

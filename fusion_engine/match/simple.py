@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fusion_engine.language.pattern import AnyInput, PatternLayer
 from fusion_engine.match.binding import Edge, Match
@@ -44,6 +44,15 @@ _Pending: TypeAlias = "tuple[tuple[Any, int, int, bool], ...]"
 _Link: TypeAlias = "tuple[int, str, bool, frozenset[str], PatternLayer, Program | None]"
 """A step of a chain: id and type of the pattern layer, whether a layer of that very type is surely meant by it, the
 types that a layer may have, the pattern layer and its condition. A plain tuple, since these unpack fastest."""
+
+
+class Chain(NamedTuple):
+    """The steps of a chain from the root down, the ids of their pattern layers, and whether any has a condition."""
+
+    links: tuple[_Link, ...]
+    names: tuple[int, ...]
+    conditions: bool
+
 
 LEFT = Match(-1, (), (), (), (), ())
 """Stands for a root that is left to the machine."""
@@ -91,7 +100,7 @@ class Variant:
     """One way in which a pattern may lie; ``steps`` in pattern order, the root first."""
 
     steps: tuple[_Step, ...]
-    chain: tuple[_Link, ...] = ()
+    chain: Chain | None = None
     """The steps where it is one layer below the other, each with one data input, down to one that leaves its open."""
 
     def needs_of(self, present: frozenset[str]) -> bool:
@@ -187,9 +196,9 @@ class SimplePatterns:
         return found
 
     @property
-    def only(self) -> tuple[_Link, ...]:
-        """The chain that is all there is to match; nothing where there is more."""
-        return self.variants[0].chain if len(self.variants) == 1 else ()
+    def only(self) -> Chain | None:
+        """The chain that is all there is to match; None where there is more."""
+        return self.variants[0].chain if len(self.variants) == 1 else None
 
 
 def simple_patterns(compiled: tuple[CompiledPattern, ...]) -> SimplePatterns | None:
@@ -235,18 +244,18 @@ def _variants(pattern: CompiledPattern) -> list[Variant] | None:
     return found
 
 
-def _chain(steps: tuple[_Step, ...]) -> tuple[_Link, ...]:
-    """The steps of a variant that is a chain; none of any other."""
-    links = []
+def _chain(steps: tuple[_Step, ...]) -> Chain | None:
+    """The steps of a variant that is a chain; None of any other."""
+    links: list[_Link] = []
     for number, step in enumerate(steps):
         layer, last = step.layer, number + 1 == len(steps)
         if layer is None or layer.kept or step.swapped or "Constant" in step.types or step.parent != number - 1:
-            return ()
+            return None
         if (step.low, step.high) != ((-1, None) if last else (1, 1)):
-            return ()
+            return None
         plain = layer.type != "StandIn" and not layer.result
         links.append((layer.id, layer.type, plain, step.types, layer, step.program))
-    return tuple(links)
+    return Chain(tuple(links), tuple([link[0] for link in links]), any(link[-1] is not None for link in links))
 
 
 def _placed(
@@ -279,7 +288,7 @@ def _placed(
 
 def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     """The match of a variant at a root, if it lies there; raises `Unfit`."""
-    if variant.chain:
+    if variant.chain is not None:
         (found,) = lay_chain(workspace, variant.chain, (root,))
         if found is LEFT:
             raise Unfit
@@ -300,7 +309,7 @@ def _bind(workspace: Workspace, variant: Variant, root: int) -> Match | None:
     return _match(workspace, variant, root, where, binding.edges)
 
 
-def lay_chain(workspace: Workspace, links: tuple[_Link, ...], roots: Iterable[int]) -> Iterator[Match | None]:
+def lay_chain(workspace: Workspace, chain: Chain, roots: Iterable[int]) -> Iterator[Match | None]:
     """The match of a chain at each root; None where it does not lie there, `LEFT` where that is left to the machine.
 
     Nearly every layer of a chain has one connection, on slot 0, which is its data input whatever its type: of
@@ -308,8 +317,8 @@ def lay_chain(workspace: Workspace, links: tuple[_Link, ...], roots: Iterable[in
     """
     nodes, _, pred = workspace.inside
     data_inputs = workspace.data_inputs
-    last, names = links[-1], tuple([link[0] for link in links])
-    conditions = any(link[-1] is not None for link in links)
+    links, names, conditions = chain
+    last = links[-1]
     where: dict[int, tuple[int, int]] = {}
     for root in roots:
         source: tuple[int, int] = (root, 0)
