@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from fusion_engine import __version__
+from fusion_engine.collector import relaxed
 from fusion_engine.completion import SHELLS, script
 from fusion_engine.console import Console, printable
 from fusion_engine.layer_types import add_types
@@ -40,6 +41,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     int
         The exit code.
     """
+    if argv is None:
+        relaxed()
     console = Console()
     try:
         arguments = _parser().parse_args(argv)

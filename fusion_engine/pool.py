@@ -18,6 +18,7 @@ from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Protocol
 
 from fusion_engine.batch import Job
+from fusion_engine.collector import relaxed
 from fusion_engine.report import ModelReport
 from fusion_engine.spool import Backlog
 
@@ -238,6 +239,7 @@ def _serve(connection: Connection, task: Task) -> None:
     """A worker: do jobs until nobody sends any."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process ends the workers
     _end_with_parent()
+    relaxed()
     work = task.worker()
     while True:
         try:

@@ -6,7 +6,7 @@ Rules go as the bytes of their files, since a rule's pattern nests as deep as it
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,9 @@ from fusion_engine.resources import folder
 
 if TYPE_CHECKING:
     from fusion_engine.batch import Change, Job
+    from fusion_engine.errors import RuleError
     from fusion_engine.judging import Judge
+    from fusion_engine.language.rule import FusingRule
     from fusion_engine.pictures import DiffPages
     from fusion_engine.report import ModelReport
 
@@ -75,10 +77,19 @@ class Task:
     def lasting(self) -> bool:
         """Whether the digest tells all: other packages' folds and predicates and a judge may change unnoticed."""
         from fusion_engine.folds import OWN
+
+        rules, _ = self._read
+        return self.judge is None and all(rule.when is None and (rule.fold or "batch-norm") in OWN for rule in rules)
+
+    @cached_property
+    def _read(self) -> tuple[list[FusingRule], list[RuleError]]:
+        """The rules, and what is wrong with them."""
         from fusion_engine.language.rulefile import read_rules
 
-        rules, _ = read_rules(self.rules)
-        return self.judge is None and all(rule.when is None and (rule.fold or "batch-norm") in OWN for rule in rules)
+        return read_rules(self.rules)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {entry.name: getattr(self, entry.name) for entry in fields(self)}
 
     def change(self) -> Change:
         """The work on a network.
@@ -90,13 +101,12 @@ class Task:
         """
         from fusion_engine import batch
         from fusion_engine.choosing import chosen_rules
-        from fusion_engine.language.rulefile import read_rules
 
         if self.kind == "unfuse":
             return batch.unfusing()
         if self.kind == "convert":
             return batch.converting(self.release or "")
-        rules, errors = read_rules(self.rules)
+        rules, errors = self._read
         if errors:
             raise errors[0]
         change = batch.fusing(chosen_rules(rules, self.only, self.skip))
