@@ -42,6 +42,8 @@ __all__ = [
 SUFFIX = ".armnn"
 """How the names of models end that are found in directories."""
 
+_NOTHING = f"there is no file *{SUFFIX} in the directory"
+
 Change: TypeAlias = "Callable[[Network], tuple[Network, bool]]"
 """What is done to a network: gives the new one, and whether anything was changed."""
 
@@ -50,7 +52,7 @@ Change: TypeAlias = "Callable[[Network], tuple[Network, bool]]"
 class Found:
     """A model: the path by which it was found, and that below the directory it was found in.
 
-    ``fault`` says why a directory could not be listed; there is no model then.
+    ``fault`` says why a directory could not be listed, or that nothing is in it; there is no model then.
     """
 
     path: str
@@ -85,12 +87,12 @@ def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLik
     -------
     list of Found
         In the order of ``paths``, those of a directory sorted by path. What cannot be read is among
-        them, to fail in its turn.
+        them, to fail in its turn, and so is a directory without models.
 
     Raises
     ------
     OutputError
-        Where ``avoid`` itself is among the paths, or no model is found.
+        Where ``avoid`` itself is among the paths, or there are no paths.
     """
     found: list[Found] = []
     for path in paths:
@@ -105,9 +107,7 @@ def find_models(paths: Iterable[str | os.PathLike[str]], avoid: str | os.PathLik
         if avoid is not None and _same(name, os.fspath(avoid)):
             raise OutputError(f"{name} is the output directory: give another one with --out")
         inside = sorted(_walk(name, avoid), key=lambda one: one.below.split(os.sep))
-        if not inside:
-            raise OutputError(f"there is no file *{SUFFIX} in the directory {name}")
-        found += inside
+        found += inside or [Found(name, os.path.basename(name), _NOTHING)]
     if not found:
         raise OutputError("there is no model: give files or directories")
     return found
@@ -120,9 +120,7 @@ def _found_far(url: str, avoid: str | os.PathLike[str] | None) -> list[Found]:
     inside = models_below(url, SUFFIX, None if avoid is None else os.fspath(avoid))
     if inside is None:
         return [Found(url, os.path.basename(url.partition("::")[0]))]
-    if not inside:
-        raise OutputError(f"there is no file *{SUFFIX} below {url}")
-    return [Found(one.url, one.below, one.fault) for one in inside]
+    return [Found(one.url, one.below, one.fault) for one in inside] or [Found(url, "", _NOTHING)]
 
 
 def _walk(top: str, avoid: str | os.PathLike[str] | None) -> Iterator[Found]:

@@ -99,7 +99,8 @@ def _each(
         raise Wrong(printable(str(error))) from error
     for number, model in enumerate(models, 1):
         console.progress(f"[{number}/{len(models)}] {printable(model.path)}")
-        found, fault = (None, model.fault) if model.fault else attempt(model.path, partial(work, model))
+        none = None if model.fault is None else f"{model.path}: {model.fault}"
+        found, fault = (None, none) if none else attempt(model.path, partial(work, model))
         if fault is not None:
             console.note(f"fusion-engine: {printable(fault)}")
         yield model, found, fault

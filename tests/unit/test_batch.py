@@ -99,8 +99,12 @@ def test_a_directory_named_like_a_model(models: Path) -> None:
 
 
 def test_nothing_to_do(tmp_path: Path) -> None:
-    with pytest.raises(OutputError, match=r"there is no file \*.armnn in the directory"):
-        find_models([tmp_path])
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").touch()
+    fault = "there is no file *.armnn in the directory"
+    assert find_models([tmp_path]) == [Found(str(tmp_path), tmp_path.name, fault)]
+    (job,) = plan([tmp_path], tmp_path / "out")
+    assert process(job, keep).error == f"{tmp_path}: {fault}"
     with pytest.raises(OutputError, match="there is no model"):
         find_models([])
 

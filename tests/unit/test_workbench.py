@@ -200,3 +200,9 @@ def test_match_takes_a_vocabulary_alone(capsys: pytest.CaptureFixture[str]) -> N
     Path("v.toml").write_text('[layers]\nconv = "Convolution"\n', "utf-8")
     assert main(["match", "Activation{conv}", "m", "--vocabulary", "v.toml"]) == 2
     assert "v.toml:2:9" in capsys.readouterr().err
+
+
+def test_a_directory_without_models_is_told_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "none").mkdir()
+    assert main(["match", "Activation", "none"]) == 1
+    assert "fusion-engine: none: there is no file *.armnn in the directory\n" in capsys.readouterr().err
