@@ -75,15 +75,15 @@ def is_int(value: Any) -> bool:
 
 def scalar_fault(kind: str, value: Any) -> str | None:
     """What is wrong with a value for a scalar type of the wire."""
+    allowed = RANGES.get(kind)
+    if allowed is not None:
+        if type(value) is not int and not is_int(value):
+            return "it must be an int"
+        return None if int(value) in allowed else f"it must be between {allowed[0]} and {allowed[-1]}"
     if kind == "bool":
         right = isinstance(value, bool | np.bool_) or (is_int(value) and value in (0, 1))
         return None if right else "it must be a bool"
-    if kind == "float":
-        return _float_fault(value)
-    if type(value) is not int and not is_int(value):
-        return "it must be an int"
-    right = int(value) in RANGES[kind]
-    return None if right else f"it must be between {RANGES[kind][0]} and {RANGES[kind][-1]}"
+    return _float_fault(value)
 
 
 def _float_fault(value: Any) -> str | None:
@@ -109,17 +109,20 @@ def _vector_fault(kind: str, value: Any) -> str | None:
 # TensorInfos and tensors
 
 
-_INFO_TYPES = (
-    ("shape", "uint", _vector_fault),
-    ("quantization_scale", "float", scalar_fault),
-    ("quantization_offset", "int", scalar_fault),
-    ("quantization_scales", "float", _vector_fault),
-    ("quantization_dim", "uint", scalar_fault),
-    ("dimensionality", "uint", scalar_fault),
-    ("dimension_specificity", "bool", _vector_fault),
-    ("is_constant", "bool", scalar_fault),
+_INFO_TYPES = tuple(
+    (name, wire_type, fault_of, TensorInfo.__dataclass_fields__[name].default)
+    for name, wire_type, fault_of in (
+        ("shape", "uint", _vector_fault),
+        ("quantization_scale", "float", scalar_fault),
+        ("quantization_offset", "int", scalar_fault),
+        ("quantization_scales", "float", _vector_fault),
+        ("quantization_dim", "uint", scalar_fault),
+        ("dimensionality", "uint", scalar_fault),
+        ("dimension_specificity", "bool", _vector_fault),
+        ("is_constant", "bool", scalar_fault),
+    )
 )
-"""Fields of a TensorInfo with their wire types."""
+"""Fields of a TensorInfo with their wire types, and their defaults, which are right."""
 
 SCALAR = 2
 """Dimensionality::Scalar of a TensorInfo."""
@@ -138,9 +141,9 @@ def info_fault(info: Any, facts: Schema) -> str | None:
         return f"has the DataType {shown(kind)}, which there is not{hint}"
     if kind not in facts.enums["DataType"].values:
         return f"has the DataType {kind}, which the {facts.dialect} dialect lacks: set the graph's dialect to 'current'"
-    for name, wire_type, fault_of in _INFO_TYPES:
+    for name, wire_type, fault_of, default in _INFO_TYPES:
         value = getattr(info, name)
-        if fault_of(wire_type, value) is not None or isinstance(value, list):
+        if value is not default and (fault_of(wire_type, value) is not None or isinstance(value, list)):
             return f"has the {name} {shown(value)}, which a TensorInfo cannot hold"
     if info.dimensionality == SCALAR and info.shape:
         return f"is a scalar (dimensionality 2) with the shape {shown(info.shape)}"

@@ -329,26 +329,28 @@ class _Validator:
         nodes, connections = self.nodes, self.connections
         known: dict[int, tuple[Any, list[tuple[int, int]], bool]] = {}
         """What `_pairs` says of slots by id; most edges share theirs."""
+        several = []
         for source, targets in inside(self.graph).succ.items():
             if source not in nodes:
                 continue
             for target, data in targets.items():
-                if target not in nodes:
+                entries = connections.get(target)
+                if entries is None:
                     continue
                 slots: Any = data.get("slots")
                 found = known.get(id(slots))
                 if found is None:
                     found = known[id(slots)] = (slots, *_pairs(slots))
-                entries = connections[target]
                 for output, slot in found[1]:
                     entries.append((slot, source, output))
+                if len(entries) > 1:
+                    several.append(entries)
                 if source >= target:
                     self.ascending = False
                 if not found[2]:
                     self.wrong_edges.setdefault(target, []).append((source, shown(slots)))
-        for entries in connections.values():
-            if len(entries) > 1:
-                entries.sort()
+        for entries in several:
+            entries.sort()
 
     def _list(self, listed: str, kind: str) -> None:
         keys = self.graph.graph.get(listed, ())

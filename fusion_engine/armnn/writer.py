@@ -199,28 +199,30 @@ MOST_TABLES = 1_000_000
 
 def _build(graph: Network) -> _Built:
     with paused():
-        writer = _Writer(graph, require_valid(graph))
-        head = writer.head()
-    if writer.tables > MOST_TABLES:
+        built, tables = _assembled(graph)
+    if tables > MOST_TABLES:
         warnings.warn(
-            f"the file has {writer.tables:,} tables, and real Arm NN reads at most {MOST_TABLES:,} "
+            f"the file has {tables:,} tables, and real Arm NN reads at most {MOST_TABLES:,} "
             "(its FlatBuffers Verifier refuses more): split the network",
             ReaderLimitWarning,
             stacklevel=3,
         )
-    blocks = writer.blocks
-    total = len(head) + blocks.end
+    total = len(built.head) + built.blocks.end
     if total > MAX_BUFFER:
         raise ModelError(_TOO_LARGE.format(f"{total} bytes"))
-    return _Built(head, blocks)
+    return built
+
+
+def _assembled(graph: Network) -> tuple[_Built, int]:
+    """The file, and how many tables the Verifier counts in it; all that it was made from is gone."""
+    writer = _Writer(graph, require_valid(graph))
+    return _Built(writer.head(), writer.blocks), writer.tables
 
 
 def count_tables(graph: Network) -> int:
     """How many tables the Verifier counts in the file of a network that can be written."""
     with paused():
-        writer = _Writer(graph, require_valid(graph))
-        writer.head()
-    return writer.tables
+        return _assembled(graph)[1]
 
 
 def tables_at_most(graph: Network) -> int:
