@@ -1,0 +1,203 @@
+"""Edges of folds, each a number or a shape beside one that folds: what a small fault in a check would let through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusion_engine as fe
+from fusion_engine.folds import Refused, batched, find_fold
+from fusion_engine.match.binding import Match
+from fusion_engine.network import FrozenDict
+from fusion_engine.tensor import Tensor, TensorInfo
+from fusion_engine.workspace import Workspace
+from tests.support.folding import rule
+from tests.support.nets import Net
+from tests.support.structural import apply, fold, reason, same_outputs, types, untouched
+
+# reshapes
+
+
+@pytest.mark.parametrize(
+    ("target", "out", "words"),
+    [
+        ((4, 6), (4, 3, 2), "makes (4, 6) of (2, 3, 4), but its output's TensorInfo has (4, 3, 2)"),
+        ((4, 3), (4, 6), "makes (4, 3) of (2, 3, 4), but its output's TensorInfo has (4, 6)"),
+        ((2**32 - 1, 5), (4, 6), "makes (4294967295, 5) of (2, 3, 4)"),
+        ((2**32 - 1, 2**32 - 1), (4, 6), "makes (4294967295, 4294967295) of (2, 3, 4)"),
+        ((4, 5), (4, 5), "makes (4, 5) of (2, 3, 4)"),
+    ],
+)
+def test_target_shapes_that_are_not_the_outputs(target: Any, out: Any, words: str) -> None:
+    net = Net()
+    lower = net.reshape(net.input((3, 8)), (2, 3, 4))
+    net.output(net.layer("Reshape", lower, outputs=(out,), params={"targetShape": target}))
+    assert words in reason(net.graph, "reshapes")
+
+
+# space-depth
+
+
+def spaced(small: tuple[int, ...], large: tuple[int, ...], block: int = 2) -> Net:
+    """DepthToSpace from ``small`` to ``large``, written with permutes around a BatchToSpaceNd."""
+    net = Net()
+    swapped = (small[3], small[1], small[2], small[0])
+    below = net.layer("Permute", net.input(small), outputs=(swapped,), params={"dimMappings": (3, 1, 2, 0)})
+    between = (large[3], large[1], large[2], large[0])
+    params = {"blockShape": (block, block), "dataLayout": "NHWC", "crops": (0, 0, 0, 0)}
+    middle = net.layer("BatchToSpaceNd", below, outputs=(between,), params=params)
+    net.output(net.layer("Permute", middle, outputs=(large,), params={"dimMappings": (3, 1, 2, 0)}))
+    return net
+
+
+def test_every_extent_counts_in_depth_and_space() -> None:
+    right = (3, 10, 14, 2)
+    assert types(fold(spaced((3, 5, 7, 8), right).graph, "space-depth")) == ["DepthToSpace"]
+    for axis in range(4):
+        wrong = tuple(n + (i == axis) for i, n in enumerate(right))
+        assert "which no DepthToSpace of block 2 does" in reason(spaced((3, 5, 7, 8), wrong).graph, "space-depth")
+    assert "which no DepthToSpace" in reason(spaced((3, 5, 7, 10), right).graph, "space-depth")  # 10 is not 2 * 4
+
+
+# equal-siblings
+
+
+def test_the_record_of_siblings_names_the_one_that_stays_first() -> None:
+    net = Net()
+    x = net.layer("Floor", net.input((2, 6)))
+    kept = net.reshape(x, (12,), name="kept")
+    net.output(kept)
+    net.output(net.layer("Floor", net.reshape(x, (12,), name="gone")))
+    (fusion,) = fold(net.graph, "equal-siblings").graph["fusions"]
+    assert [layer.name for layer in fusion.layers] == ["kept", "gone"]
+    assert fusion.result == "Reshape"
+
+
+# identity-layers
+
+
+@pytest.mark.parametrize("field", ["begin", "end", "stride"])
+def test_a_slice_with_lists_that_are_too_short_stays(field: str) -> None:
+    params = {"begin": (0, 0), "end": (3, 4), "stride": (1, 1)}
+    net = Net()
+    x = net.layer("Floor", net.input((3, 4)))
+    net.output(net.layer("StridedSlice", x, params={**params, field: params[field][:1]}))
+    untouched(net.graph, "identity-layers")
+
+
+# constants
+
+
+def test_integers_without_elements() -> None:
+    net = Net()
+    none = Tensor(TensorInfo((0,), "Signed32"), np.zeros(0, np.int32))
+    keys = [net.layer("Constant", outputs=(none.info,), constants={"input": none}) for _ in range(2)]
+    net.output(net.addition(*keys))
+    fused = fold(net.graph, "constants")
+    assert types(fused) == []
+    same_outputs(net.graph, fused)
+
+
+@pytest.mark.parametrize("value", [2**31 - 1, -(2**31)])
+def test_the_largest_and_smallest_integer_are_no_overflow(value: int) -> None:
+    def sum_of(one: int, other: int) -> Net:
+        net = Net()
+        tensors = [Tensor.of([number], "Signed32") for number in (one, other)]
+        keys = [net.layer("Constant", outputs=(t.info,), constants={"input": t}) for t in tensors]
+        net.output(net.addition(*keys))
+        return net
+
+    away = 1 if value > 0 else -1
+    fused = fold(sum_of(value - away, away).graph, "constants")
+    (constant,) = (node for node in fused.nodes.values() if node["type"] == "Constant")
+    assert constant["constants"]["input"].data.tolist() == [value]
+    assert "overflow in Signed32" in reason(sum_of(value, away).graph, "constants")
+
+
+# Many batch norms at once
+
+
+def test_weights_that_vanish_are_refused_in_a_batch_too() -> None:
+    """One of many alike: the others fold, it says what it says alone."""
+
+    def blocks(*weights: float) -> Net:
+        net = Net(form="member")
+        at = net.input((1, 1, 1, 1))
+        for number, weight in enumerate(weights):
+            at = net.conv(at, np.full((1, 1, 1, 1), weight), [0.5], name=f"conv{number}")
+            at = net.batch_norm(at, [1e-10], [1.0], [0.0], [1.0], name=f"norm{number}")
+            at = net.activation(at, "ReLu")
+        net.output(at)
+        return net
+
+    many = blocks(*[1.0] * (batched.FEW + 2), 1e-30, 1.0)
+    fused = fe.fuse(many.graph, rule("batch-norm"))
+    assert len(fused.graph["fusions"]) == batched.FEW + 3
+    (refused,) = fused.graph["refusals"]
+    assert "underflow in Float32: the weights of layer" in refused.reason
+    assert f"'conv{batched.FEW + 2}'" in refused.reason
+    (alone,) = fe.fuse(blocks(1e-30).graph, rule("batch-norm")).graph["refusals"]
+    assert alone.reason.partition(":")[0] == refused.reason.partition(":")[0]
+
+
+@pytest.mark.parametrize(
+    ("shape", "folds"),
+    [((2,), True), ((1, 2), True), ((2, 1), True), ((1, 1, 1, 2), True), ((1,), False), ((3,), False)],
+)
+def test_shapes_of_statistics(shape: tuple[int, ...], folds: bool) -> None:
+    """A value for each channel along one axis, whichever."""
+    net = Net(form="member")
+    conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
+    norm = net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
+    info = TensorInfo(shape, "Float32")
+    held = net.graph.nodes[norm]["constants"]
+    net.graph.nodes[norm]["constants"] = FrozenDict(
+        {**held, "gamma": Tensor(info, np.resize(np.float32([4, 3]), shape))}
+    )
+    net.output(norm)
+    fused = fe.fuse(net.graph, rule("batch-norm"))
+    assert bool(fused.graph["fusions"]) is folds
+    if not folds:
+        (refused,) = fused.graph["refusals"]
+        assert f"has shape {shape} for 2 output channels" in refused.reason
+
+
+def test_four_channels_in_a_square_are_no_channels() -> None:
+    net = Net(form="member")
+    conv = net.conv(net.input((1, 1, 1, 1)), np.ones((4, 1, 1, 1)), [0.5] * 4)
+    norm = net.batch_norm(conv, [1] * 4, [1] * 4, [1] * 4, [1] * 4)
+    held = net.graph.nodes[norm]["constants"]
+    net.graph.nodes[norm]["constants"] = FrozenDict({**held, "mean": Tensor.of(np.ones((2, 2), np.float32))})
+    net.output(norm)
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert "mean of layer" in refused.reason
+    assert "has shape (2, 2) for 4 output channels" in refused.reason
+
+
+# Words
+
+
+@pytest.mark.parametrize(
+    ("slot", "words"), [(0, "the TensorInfo of its input 0"), (1, "the TensorInfo of its input 1")]
+)
+def test_which_input_is_overridden(slot: int, words: str) -> None:
+    net = Net()
+    x = net.input((1, 4))
+    root = net.binary("Minimum", net.binary("Maximum", x, net.constant([0.0])), net.constant([6.0]))
+    net.graph.nodes[root]["overrides"] = FrozenDict({slot: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
+    net.output(root)
+    assert words in reason(net.graph, "clamp")
+
+
+def test_an_activation_over_one_of_two_inputs_is_no_chain() -> None:
+    net = Net()
+    x = net.input((1, 4))
+    inner = net.layer("Activation", x, x, params={"activationFunction": "ReLu"})
+    outer = net.activation(inner, "ReLu")
+    net.output(outer)
+    match = Match(outer, (outer, inner), (), (), (), ())
+    with pytest.raises(Refused, match="inputs"):
+        find_fold("activation-chain").check(Workspace(net.graph), match)
+    assert apply(net.graph, "activation-chain").graph["fusions"] == ()
