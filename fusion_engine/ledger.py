@@ -68,7 +68,7 @@ class Ledger:
         self._folder = folder
         self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
-        self._inputs: dict[str, tuple[str, str]] = {}
+        self._inputs: dict[str, str] = {}  # by output: what tells the model, and what changes when it is replaced
         if not force:
             self._record.read()
 
@@ -83,18 +83,23 @@ class Ledger:
         source = _told(job.path, fresh=False)
         if source is None:
             return False
-        self._inputs[job.output] = (source, state)
-        entry = self._entry(job.output)
+        if self._recorded(job, source):
+            return True
+        self._inputs[job.output] = f"{source}\n{state}"
+        return False
+
+    def _recorded(self, job: Job, source: str) -> bool:
+        entry = self._entry(job.output or "")
         if entry is None or (entry.get("task"), entry.get("source")) != (self._task, source):
             return False
-        if entry.get("result") is None or entry["result"] != _told(job.output, fresh=False):
+        if entry.get("result") is None or entry["result"] != _told(job.output or "", fresh=False):
             return False
-        return _recorded(job, entry) is not None
+        return _report(job, entry) is not None
 
     def report(self, job: Job) -> ModelReport:
         """The report of a job that an earlier run `has` done: what that one wrote of it, at the paths of this run."""
         entry = None if job.output is None else self._entry(job.output)
-        found = None if entry is None else _recorded(job, entry)
+        found = None if entry is None else _report(job, entry)
         reason = f"{job.path}: the record of the run that did it was changed meanwhile: run it again"
         return found or ModelReport(job.path, "failed", error=reason)
 
@@ -102,20 +107,20 @@ class Ledger:
         line = self._record.line(self._name(output))
         return None if line is None else _entry(line)
 
-    def note(self, job: Job, report: ModelReport) -> None:
+    def note(self, report: ModelReport) -> None:
         """Record a job that was done; one that failed is to be done again."""
-        if job.output is None or report.status == "failed" or job.output not in self._inputs:
+        if report.output is None or report.status == "failed" or report.output not in self._inputs:
             return
-        source, state = self._inputs[job.output]
-        if state != _state(job.path) or (not state and source != _told(job.path, fresh=True)):
+        source, _, state = self._inputs[report.output].rpartition("\n")
+        if state != _state(report.path) or (not state and source != _told(report.path, fresh=True)):
             return  # the model was replaced since it was told: nobody knows which one was read
-        name = self._name(job.output)
+        name = self._name(report.output)
         entry = {
             "ledger": _VERSION,
             "name": name,
             "task": self._task,
             "source": source,
-            "result": _told(job.output, fresh=True),
+            "result": _told(report.output, fresh=True),
             "report": report.as_json(),
         }
         try:
@@ -249,7 +254,7 @@ class _FarRecord:
         write_parts(self._url, map(self._lines.at, self._places.values()))
 
 
-def _recorded(job: Job, entry: Mapping[str, Any]) -> ModelReport | None:
+def _report(job: Job, entry: Mapping[str, Any]) -> ModelReport | None:
     """The report of a job in an entry; None where it is none of this version."""
     try:
         return ModelReport.from_json(entry["report"], path=job.path, output=job.output or "")

@@ -420,12 +420,11 @@ def _reports(
     known = [ledger is not None and ledger.has(job) for job in jobs]
     todo = [job for job, done_before in zip(jobs, known, strict=True) if not done_before]
     bar.keep(len(jobs) - len(todo))
-    named = {job.path: job for job in todo}
 
     def done(model: ModelReport) -> None:
         bar.finish(model)
         if ledger is not None:
-            ledger.note(named[model.path], model)
+            ledger.note(model)
 
     workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
     if cluster is not None:

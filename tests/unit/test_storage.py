@@ -397,7 +397,7 @@ def test_the_record_is_saved_now_and_then(memory: Any, tmp_path: Path, monkeypat
     with ledger.alone():
         assert memory.cat_file(f"/{RECORD}") == b""
         assert not ledger.has(jobs[0])
-        ledger.note(jobs[0], process(jobs[0], keep))
+        ledger.note(process(jobs[0], keep))
         second = Ledger("memory://out", "task")
         assert second.has(jobs[0])
         assert second.report(jobs[0]).output == jobs[0].output
