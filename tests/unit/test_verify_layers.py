@@ -1,0 +1,239 @@
+"""Layers in ONNX operators at the edges of their parameters, against NumPy and numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fusion_engine as fe
+from fusion_engine.network import FrozenDict
+from fusion_engine.tensor import Tensor, TensorInfo
+from fusion_engine.verifying import layer as layers
+from fusion_engine.verifying.expressions import LayerInexpressible
+from tests.support.nets import Net
+
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+pytest.importorskip("onnx", reason="onnx is not installed")
+
+from tests.support.onnxed import evaluate
+
+
+def one(net: Net, last: int, inputs: dict[int, Any]) -> np.ndarray:
+    net.output(last)
+    (found,) = evaluate(net.graph, inputs)
+    return found
+
+
+def refused(net: Net, *last: int) -> str:
+    for key in last:
+        net.output(key)
+    with pytest.raises(LayerInexpressible) as caught:
+        evaluate(net.graph, {})
+    return caught.value.reason
+
+
+# Moving
+
+
+def test_strided_slices_are_those_of_python() -> None:
+    """Bounds within the axis or counted from its end, all strides, with every mask, as Python slices."""
+    numbers = np.arange(5)
+    net = Net()
+    x = net.input((5,))
+    expected = []
+    for begin, end, stride, masks in product((0, 2, 4, -1, -5), (0, 3, 5, 9, -2, -9), (1, 2, -1, -2), range(4)):
+        whole = slice(None if masks & 1 else begin, None if masks & 2 else end, stride)
+        wanted = numbers[whole]
+        if stride < 0 and not masks & 2 and end == -9:
+            wanted = numbers[slice(whole.start, None, stride)]
+        if not wanted.size:
+            continue
+        params = {"begin": [begin], "end": [end], "stride": [stride], "beginMask": masks & 1, "endMask": masks >> 1}
+        net.output(net.layer("StridedSlice", x, outputs=((wanted.size,),), params=params))
+        expected.append(wanted)
+    assert len(expected) > 250
+    for found, wanted in zip(evaluate(net.graph, {x: numbers}), expected, strict=True):
+        np.testing.assert_array_equal(found, wanted)
+
+
+def test_masks_of_a_strided_slice_are_a_bit_for_each_axis() -> None:
+    numbers = np.arange(20).reshape(4, 5)
+    net = Net()
+    x = net.input((4, 5))
+    params = {"begin": [2, 1], "end": [3, 4], "stride": [1, 1]}
+    cases = (
+        ({"beginMask": 1}, slice(0, 3), slice(1, 4)),
+        ({"beginMask": 2}, slice(2, 3), slice(0, 4)),
+        ({"endMask": 1}, slice(2, 4), slice(1, 4)),
+        ({"endMask": 2}, slice(2, 3), slice(1, 5)),
+    )
+    for masks, rows, columns in cases:
+        wanted = numbers[rows, columns]
+        net.output(net.layer("StridedSlice", x, outputs=(wanted.shape,), params={**params, **masks}))
+    net.output(net.layer("StridedSlice", x, outputs=((3,),), params={**params, "shrinkAxisMask": 1}))
+    *found, shrunk = evaluate(net.graph, {x: numbers})
+    for array, (_, rows, columns) in zip(found, cases, strict=True):
+        np.testing.assert_array_equal(array, numbers[rows, columns])
+    np.testing.assert_array_equal(shrunk, numbers[2, 1:4])
+
+
+# Storing
+
+
+def test_what_is_not_0_is_true() -> None:
+    net = Net()
+    x = net.input((4,))
+    cast = net.layer("Cast", x, outputs=(TensorInfo((4,), "Boolean"),))
+    np.testing.assert_array_equal(one(net, cast, {x: [-2.0, 0.0, 0.25, 7.0]}), [1, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        (TensorInfo((2,), "QSymmS8", 0.5, 0, (0.5, 0.25), 0), "it quantizes per axis"),
+        (TensorInfo((2,), "QAsymmU8", 0.0), "the quantization scale 0"),
+        (TensorInfo((2,), "QAsymmU8", -1.0), "the quantization scale -1"),
+        (TensorInfo((2,), "QAsymmU8", float("inf")), "the quantization scale inf"),
+    ],
+)
+def test_outputs_that_numbers_cannot_be_stored_in(info: TensorInfo, words: str) -> None:
+    net = Net()
+    assert words in refused(net, net.layer("Quantize", net.input((2,)), outputs=(info,)))
+
+
+def test_scales_of_integers() -> None:
+    """A Signed32 with a scale stands for real numbers, one without and a Signed64 for themselves."""
+    for kind, scale, expected in (("Signed32", 0.5, 3.5), ("Signed32", 0.0, 7.0), ("Signed64", 0.5, 7.0)):
+        net = Net()
+        x = net.input((1,), data_type=kind, quantization_scale=scale)
+        real = net.layer("Dequantize", x, outputs=(TensorInfo((1,), "Float32"),))
+        assert one(net, real, {x: [7]}).tolist() == [expected]
+
+
+def test_scales_of_an_axis() -> None:
+    """The axis that the TensorInfo names, or one scale for all."""
+    stored = np.arange(6).reshape(2, 3)
+    for scales, dimension, expected in (
+        ((0.5, 2.0), 0, stored * [[0.5], [2.0]]),
+        ((0.5, 2.0, 4.0), 1, stored * [0.5, 2.0, 4.0]),
+        ((0.25,), 0, stored * 0.25),
+        ((0.25,), 1, stored * 0.25),
+    ):
+        net = Net()
+        x = net.input((2, 3), data_type="QSymmS8", quantization_scales=scales, quantization_dim=dimension)
+        real = net.layer("Dequantize", x, outputs=(TensorInfo((2, 3)),))
+        np.testing.assert_array_equal(one(net, real, {x: stored}), expected)
+    for scales, dimension in (((0.5, 2.0), 1), ((0.5, 2.0), 2)):
+        net = Net()
+        x = net.input((2, 3), data_type="QSymmS8", quantization_scales=scales, quantization_dim=dimension)
+        assert "2 quantization scales do not fit axis" in refused(
+            net, net.layer("Dequantize", x, outputs=(TensorInfo((2, 3)),))
+        )
+
+
+def test_weights_with_one_scale_in_a_list() -> None:
+    net = Net(data_type="QAsymmS8")
+    x = net.input((1, 1, 1, 1), quantization_scale=0.5)
+    weights = Tensor.of(np.array([[2], [3]]).reshape(2, 1, 1, 1), "QSymmS8", quantization_scales=(0.5,))
+    out = TensorInfo((1, 1, 1, 2), "QAsymmS8", 0.25)
+    np.testing.assert_array_equal(one(net, net.conv(x, weights, output=out), {x: [[[[4]]]]}).reshape(-1), [8, 12])
+    net = Net(data_type="QAsymmS8")
+    x = net.input((1, 1, 1, 1), quantization_scale=0.5)
+    weights = Tensor.of(np.ones((3, 1, 1, 1)), "QSymmS8", quantization_scales=(0.5, 1.0))
+    assert "2 quantization scales for 3 output channels" in refused(
+        net, net.conv(x, weights, output=TensorInfo((1, 1, 1, 3), "QAsymmS8", 0.25))
+    )
+
+
+# What is said of layers that cannot be expressed
+
+
+def arg_max(net: Net) -> int:
+    params = {"argMinMaxFunction": "Max", "axis": 0}
+    return net.layer(
+        "ArgMinMax", net.input((4,)), outputs=(TensorInfo((), "Float32", dimensionality=2),), params=params
+    )
+
+
+def pooled(net: Net) -> int:
+    return net.pool(net.input((1, 4, 4, 1)), (2, 2), "Average", paddingMethod=7)
+
+
+def empty_constant(net: Net) -> int:
+    constant = net.constant([1.0])
+    net.graph.nodes[constant]["constants"] = FrozenDict()
+    return net.activation(constant, "ReLu")
+
+
+def sliced(net: Net) -> int:
+    params = {"begin": [0], "end": [4], "stride": [0]}
+    return net.layer("StridedSlice", net.input((4,)), params=params)
+
+
+def masked(net: Net) -> int:
+    params = {"begin": [0, 0], "end": [4, 4], "stride": [1, 1]}
+    return net.layer("StridedSlice", net.input((4,)), params=params)
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (arg_max, "its output is of Float32"),
+        (pooled, "its paddingMethod 7 is unknown"),
+        (empty_constant, "Constant layer 0 'constant_0' cannot be expressed: it holds no tensor"),
+        (sliced, "begin, end and stride [(0,), (4,), (0,)] do not fit shape (4,)"),
+        (masked, "do not fit shape (4,)"),
+    ],
+)
+def test_reasons(build: Callable[[Net], int], words: str) -> None:
+    net = Net()
+    assert words in refused(net, build(net))
+
+
+def test_room_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a transposed convolution spreads to, before the edges are cut off, may be as large as the limit."""
+    net = Net(form="member")
+    x = net.input((2, 3, 4, 1))
+    net.output(net.transpose_conv(x, np.ones((5, 2, 3, 1)), strideX=2, strideY=2, padLeft=1, padTop=1))
+    largest = 2 * (2 * 2 + 2) * (3 * 2 + 3) * 5
+    monkeypatch.setattr(layers, "MOST_ELEMENTS", largest)
+    evaluate(net.graph, {})
+    monkeypatch.setattr(layers, "MOST_ELEMENTS", largest - 1)
+    with pytest.raises(LayerInexpressible, match=r"shape \(2, 5, 6, 9\) on the way, more than 539 elements"):
+        evaluate(net.graph, {})
+
+
+# The ends of a network
+
+
+@pytest.mark.parametrize(
+    ("change", "first", "words"),
+    [
+        ("gone", "two", "layer 4 'two' is gone from the network's outputs"),
+        ("id", "two", "layer 4 'two' is not the same after"),
+        ("order", "one", "the network's outputs are not the same, or not in the same order"),
+    ],
+)
+def test_ends_are_named(change: str, first: str, words: str) -> None:
+    net = Net()
+    x = net.input((1, 4))
+    net.output(net.activation(x, name="a"), name="one")
+    last = net.output(net.activation(x, "TanH", name="b"), name="two")
+    after = fe.fuse(net.graph, ())
+    if change == "gone":
+        after.remove_node(last)
+        after.graph["outputs"] = after.graph["outputs"][:1]
+    elif change == "id":
+        after.nodes[last]["binding_id"] = 17
+    else:
+        after.graph["outputs"] = after.graph["outputs"][::-1]
+    found = fe.verify(net.graph, after)
+    assert [(region.status, region.reason) for region in found.regions if region.reason == words] == [("failed", words)]
+    (region,) = (region for region in found.regions if region.reason == words)
+    ((layer,), none) = region.before, region.after
+    assert (layer.index, layer.name, layer.type) == (last if first == "two" else 2, first, "Output")
+    assert none == ()
