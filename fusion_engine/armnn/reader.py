@@ -440,6 +440,8 @@ class _Reader:
         try:
             TopologicalSorter({key: list(sources) for key, sources in fed.items()}).prepare()
         except CycleError as error:
-            cycle = [str(key) for key in reversed(error.args[1])]
+            ring = error.args[1][:-1]  # sources before their consumers
+            at = ring.index(min(ring))
+            cycle = [str(key) for key in (*ring[at:], *ring[:at], ring[at])]
             shown = " -> ".join(cycle if len(cycle) <= 12 else [*cycle[:10], "...", cycle[-1]])
             raise ModelError(f"the layers {shown} feed each other in a cycle") from None
