@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from itertools import pairwise
+from random import Random
 
 import networkx as nx
 import pytest
@@ -208,6 +209,40 @@ def chain(layers: int) -> Network:
     graph.add_edges_from((key, key + 1, {"slots": ((0, 0),)}) for key in range(layers - 1))
     graph.graph.update(inputs=(0,), outputs=(layers - 1,))
     return graph
+
+
+def plain_post_order(layer: int, sources: dict[int, list[int]], order: list[int], seen: set[int]) -> None:
+    """The definition of a post-order, by recursion."""
+    seen.add(layer)
+    for source in sources[layer]:
+        if source not in seen:
+            plain_post_order(source, sources, order, seen)
+    order.append(layer)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_an_output_needs_comes_in_post_order(seed: int) -> None:
+    """Of networks with cycles too, from the graph's own connections and from those that are known."""
+    random = Random(seed)
+    graph = new_network()
+    keys = random.sample(range(100), 15)
+    graph.add_nodes_from((key, {"type": "Floor", "name": ""}) for key in keys)
+    sources = {}
+    for number, key in enumerate(keys):
+        below = keys if seed % 2 else keys[:number]
+        sources[key] = [random.choice(below) for _ in range(random.choice([0, 1, 1, 1, 2, 3]))] if below else []
+        for slot, source in enumerate(sources[key]):
+            connect(graph, source, key, 0, slot)
+    graph.graph["outputs"] = (keys[-1],)
+    expected: list[int] = []
+    seen = {keys[-1]}
+    for source in sources[keys[-1]]:
+        if source not in seen:
+            plain_post_order(source, sources, expected, seen)
+    known = {key: [(slot, source, 0) for slot, source in enumerate(entries)] for key, entries in sources.items()}
+    for order in (canonical_order(graph), canonical_order(graph, known)):
+        assert order[: len(expected)] == expected
+        assert sorted(order) == sorted(keys)
 
 
 def test_a_deep_chain_takes_no_stack() -> None:

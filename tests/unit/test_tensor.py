@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from dataclasses import FrozenInstanceError, replace
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 from fusion_engine.errors import ModelError
 from fusion_engine.schema import schema
-from fusion_engine.tensor import ALIASES, DTYPES, FLOATS, PAYLOADS, Tensor, TensorInfo
+from fusion_engine.tensor import ALIASES, DTYPES, FLOATS, PAYLOADS, Tensor, TensorInfo, address_of
 
 
 def test_every_data_type_of_the_schema_has_a_dtype_and_a_payload() -> None:
@@ -166,3 +168,23 @@ def test_values_that_the_data_type_cannot_hold_are_refused(values: Any, data_typ
 
 def test_infinities_and_nan_are_floats() -> None:
     assert str(Tensor.of([float("inf"), float("-inf"), float("nan"), 0.1]).data.tolist()[:3]) == "[inf, -inf, nan]"
+
+
+def test_the_address_is_where_the_elements_lie() -> None:
+    values = np.arange(4, dtype=np.float32)
+    whole, rest = Tensor(TensorInfo((4,)), values), Tensor(TensorInfo((3,)), values[1:])
+    assert whole.address == address_of(values)
+    assert rest.address == whole.address + 4
+    known = Tensor.view_of(rest.info, rest.data, None, whole.address + 4)
+    assert known.memory == rest.memory == (address_of(values) + 4, 12, None)
+
+
+@pytest.mark.parametrize("copied", [copy.deepcopy, lambda tensor: pickle.loads(pickle.dumps(tensor))])
+def test_a_copy_does_not_keep_the_address(copied: Any) -> None:
+    tensor = Tensor.of([1.0, 2.0])
+    assert tensor.address == address_of(tensor.data)
+    found = copied(tensor)
+    assert found.address == address_of(found.data) != tensor.address
+    assert found.info == tensor.info
+    assert found.data.tolist() == [1.0, 2.0]
+    assert replace(tensor, data=np.zeros(2, np.float32)).address != tensor.address

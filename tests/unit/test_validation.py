@@ -14,7 +14,7 @@ from fusion_engine.errors import ModelError
 from fusion_engine.network import EMPTY, FrozenDict, Network, connect, disconnect
 from fusion_engine.schema import schema, slot_facts
 from fusion_engine.tensor import DTYPES, Tensor, TensorInfo
-from fusion_engine.validation import Problem, require_valid, validate
+from fusion_engine.validation import Problem, look_over, require_valid, validate
 from tests.support.nets import Net, shuffled
 
 
@@ -49,6 +49,67 @@ def one_layer(kind: str, inputs: int = 1, dialect: str = "current", **options: A
 def test_a_right_network_has_none() -> None:
     assert validate(sample()) == ()
     require_valid(sample())
+
+
+def alike_layers() -> tuple[Net, list[int]]:
+    """Three convolutions in a row that differ in name, source and values only."""
+    net, info = Net(), TensorInfo((2, 1, 1, 2))
+    first = net.conv(net.input((1, 2, 2, 2), name="x"), np.ones((2, 1, 1, 2)), [1, 2], name="a", form="member")
+    node = net.graph.nodes[first]
+    keys = [first]
+    for name in "bc":
+        key = net.layer("Convolution2d", keys[-1], outputs=((1, 2, 2, 2),), name=name)
+        held = {field: Tensor(tensor.info, tensor.data + 1) for field, tensor in node["constants"].items()}
+        net.graph.nodes[key].update(params=node["params"], outputs=node["outputs"], constants=FrozenDict(held))
+        keys.append(key)
+    net.output(keys[-1], name="y")
+    assert node["constants"]["weights"].info == info
+    return net, keys
+
+
+def test_what_was_found_out_about_a_right_network() -> None:
+    net, (a, b, c) = alike_layers()
+    found = require_valid(net.graph)
+    x, y = (key for key in net.graph if key not in (a, b, c))
+    assert found.connections == {x: [], a: [(0, x, 0)], b: [(0, a, 0)], c: [(0, b, 0)], y: [(0, c, 0)]}
+    assert found.alike[a] == found.alike[b] == found.alike[c]
+    assert len({found.alike[key] for key in (x, a, y)}) == 3
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda node: {"params": FrozenDict(node["params"])},
+        lambda node: {"outputs": (replace(node["outputs"][0]),)},
+        lambda node: {"constants": node["constants"].with_(biases=Tensor.of([1, 2]))},
+        lambda node: {"overrides": FrozenDict({0: (True, None)})},
+        lambda node: {"name": "\u5377"},
+    ],
+)
+def test_layers_that_do_not_share_what_they_hold_are_looked_at_themselves(change: Callable[[Any], Any]) -> None:
+    net, (a, b, c) = alike_layers()
+    net.graph.nodes[b].update(change(net.graph.nodes[b]))
+    found = require_valid(net.graph)
+    assert found.alike[a] == found.alike[c] != found.alike[b]
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        (lambda tensor: np.ones((2, 2), np.float32), "has data of float32 (2, 2)"),
+        (lambda tensor: tensor.data.astype(np.float64), "has data of float64 (2, 1, 1, 2)"),
+        (lambda tensor: tensor.data.tolist(), "for data: it must be a NumPy array"),
+    ],
+)
+def test_data_that_was_replaced_is_found_in_layers_that_are_alike_otherwise(
+    change: Callable[[Tensor], Any], problem: str
+) -> None:
+    net, (_, b, _) = alike_layers()
+    weights = net.graph.nodes[b]["constants"]["weights"]
+    object.__setattr__(weights, "data", change(weights))
+    (found,) = look_over(net.graph).problems
+    assert found.layer == b
+    assert problem in found.message
 
 
 def test_order_of_problems_is_by_key() -> None:

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from fusion_engine.armnn import files, writer
 from fusion_engine.armnn.decode import Decoder
 from fusion_engine.errors import ModelError, OutputError
 from fusion_engine.network import FrozenDict, Network
-from fusion_engine.schema import SCALARS, Table, schema
+from fusion_engine.schema import SCALARS, Table, float32, schema
 from fusion_engine.tensor import Tensor, TensorInfo
 from tests.support.encode import plain_dumps
 from tests.support.nets import Net
@@ -96,6 +97,25 @@ def test_a_view_of_the_same_start_but_other_strides_is_not_taken_for_the_same() 
     again = fe.loads(fe.dumps(graph))
     found = [again.nodes[key]["constants"]["input"].data.tolist() for key in again if again.nodes[key]["constants"]]
     assert found == [[[0, 1], [4, 5]], [[0, 2], [8, 10]]]
+
+
+def test_every_tensor_info_is_written_with_its_own_values() -> None:
+    """They share pieces, and a scale of 1.0 and an offset of 0 are absent in the file."""
+    scales = (0.0, -0.0, 1.0, 0.5, 0.25, 1e-50, -1.0, 3e38, float("inf"))
+    infos = [TensorInfo((n, 2), "QAsymmU8", scale, n % 3) for n, scale in enumerate(scales, 1)]
+    infos += [TensorInfo((n,) * n, "Float32") for n in (1, 2, 3, 4, 5)] + [TensorInfo((), "Float32", dimensionality=2)]
+    infos += [TensorInfo((3,), "QSymmS8", 0.5, 0, scales, 0), TensorInfo((3,), "QAsymmU8", 0.5, -(2**31))]
+    infos += [TensorInfo((2**32 - 1, 0), "Float16"), TensorInfo((3, 2), "Float32", dimension_specificity=(True, False))]
+    net = Net()
+    for number, info in enumerate(infos):
+        key = net.input((1,), name=str(number), binding_id=number)
+        net.graph.nodes[key]["outputs"] = (info,)
+    again = fe.loads(fe.dumps(net.graph))
+    found = {again.nodes[key]["name"]: again.nodes[key]["outputs"][0] for key in again}
+    for number, info in enumerate(infos):
+        wanted = replace(info, quantization_scale=float32(info.quantization_scale))
+        wanted = replace(wanted, quantization_scales=tuple(map(float32, info.quantization_scales)))
+        assert repr(found[str(number)]) == repr(wanted)
 
 
 def flatc_json(folder: Path, data: bytes, dialect: str) -> bytes:
@@ -236,6 +256,20 @@ def test_weights_of_a_mapped_file_are_copied_by_whatever_the_system_has(
         graph.nodes[key]["name"] = f"a longer name than before {key}"  # so that weights move by less than a page
     fe.save(graph, tmp_path / "moved.armnn")
     assert (tmp_path / "moved.armnn").read_bytes() == fe.dumps(graph) != data
+
+
+@pytest.mark.skipif(not hasattr(os, "posix_fadvise"), reason="the system has no posix_fadvise")
+def test_what_is_written_is_handed_on_to_the_disk_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "WRITEBACK", 100_000)
+    asked = []
+    monkeypatch.setattr(files.os, "posix_fadvise", lambda _, start, length, advice: asked.append((start, length)))
+    graph = constants(Tensor.of(np.arange(100_000, dtype="<f4")), Tensor.of(np.arange(50_000, dtype="<f4")))
+    fe.save(graph, tmp_path / "big.armnn")
+    assert (tmp_path / "big.armnn").read_bytes() == fe.dumps(graph)
+    starts, lengths = zip(*asked, strict=True)
+    assert starts == (0, *np.cumsum(lengths)[:-1])
+    assert len(asked) >= 5
+    assert min(lengths) >= 100_000
 
 
 def test_what_the_kernel_does_not_copy_between_these_files_is_copied_all_the_same(
