@@ -28,8 +28,17 @@ def odd_tags() -> frozenset[int]:
     return frozenset(tag for tag in range(256) if tag not in old or (tag in new and old[tag].name != new[tag].name))
 
 
-def detect(decoder: Decoder, layers: list[Union]) -> str:
-    """The dialect of a file whose layers are given as (tag, position of the layer's table).
+def detect(decoder: Decoder, bindable: list[Union], layers: list[Union]) -> str:
+    """The dialect of a file, by its layers.
+
+    Parameters
+    ----------
+    decoder
+        Any of the file.
+    bindable
+        The layers, or of these only those whose base's vtable has at most `BINDABLE_VTABLE` bytes.
+    layers
+        The layers, or of these only the same and those with `odd_tags`.
 
     Raises
     ------
@@ -37,7 +46,7 @@ def detect(decoder: Decoder, layers: list[Union]) -> str:
         Where Inputs and Outputs have tags that no released schema gives them.
     """
     seen: dict[str, int] = {}
-    for layer in layers:
+    for layer in bindable:
         kind = _bindable(decoder, layer.position)
         if kind is not None and kind not in seen:
             seen[kind] = layer.tag

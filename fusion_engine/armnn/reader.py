@@ -113,7 +113,7 @@ def _read_in_columns(buffer: Buffer, mapped: MappedFile | None) -> Network | Non
             return None
         decoder = layers.decoder
         root = decoder.table(schema().root, decoder.root())
-        if detect(decoder, layers.telling()) != "current":
+        if detect(decoder, *layers.telling()) != "current":
             return None
         decoder.finishers.update(_finishers(decoder, mapped))
         reader = _Reader(decoder, schema())
@@ -131,7 +131,7 @@ def _read_plainly(buffer: Buffer, mapped: MappedFile | None, lenient: bool) -> N
     outer = Decoder(buffer, schema(), lenient=lenient)
     root = _root(outer)
     layers = _unions(outer, root.get("layers", ()))
-    facts = schema(detect(outer, layers))
+    facts = schema(detect(outer, layers, layers))
     if "featureVersions" in root and "featureVersions" not in facts.tables[facts.root].by_name:
         raise outer.fault(f"featureVersions in a file whose layers are numbered as in the {facts.dialect} dialect")
     inner = Decoder(buffer, facts, lenient=lenient)
