@@ -37,10 +37,12 @@ import numpy as np
 import fusion_engine as fe
 from tests.support.nets import Net
 
-__all__ = ["BROKEN", "Run", "generate", "kills", "run", "written"]
+__all__ = ["BROKEN", "Run", "generate", "growth", "kills", "run", "written"]
 
 ROOT = Path(__file__).resolve().parents[1]
 MEDIAN, LARGE, MOST = 200_000, 50_000_000, 3_000_000_000
+GROWTH = 10_240
+"""KiB by which the command may grow over a run: it is the same for any number of models."""
 
 
 # Models
@@ -410,11 +412,23 @@ def _timed(words: Sequence[str]) -> tuple[float, float]:
     return time.perf_counter() - begin, _processor(()) - before
 
 
-def _memory(samples: list[int]) -> str:
-    """Peak of the second quarter of a run and of its last, in MB: equal where nothing grows."""
+def _quarters(samples: list[int]) -> tuple[int, int]:
+    """Peaks of the second quarter of a run and of its last, when reports are written: equal where nothing grows."""
     quarter = max(1, len(samples) // 4)
-    early, late = samples[quarter : 2 * quarter] or samples, samples[-quarter - 1 : -1] or samples
-    return f"{max(early) / 1024:.0f} → {max(late) / 1024:.0f} (most {max(samples) / 1024:.0f})"
+    return max(samples[quarter : 2 * quarter] or samples), max(samples[-quarter:])
+
+
+def _memory(samples: list[int]) -> str:
+    early, late = _quarters(samples)
+    return f"{early / 1024:.0f} → {late / 1024:.0f} (most {max(samples) / 1024:.0f})"
+
+
+def growth(found: Run) -> list[str]:
+    """What is wrong with the memory of a command that leaves the models to workers."""
+    early, late = _quarters(found.main)
+    if late - early <= GROWTH:
+        return []
+    return [f"{found.name}: the memory of the command grew from {early / 1024:.0f} to {late / 1024:.0f} MB"]
 
 
 def main() -> int:
@@ -472,6 +486,8 @@ def _batch(folder: Path, models: int, small: bool) -> list[str]:
         made = written(out)
         first.update(first or made)
         wrong.extend(faults(found, broken, models, made, first))
+        if "1" not in options:
+            wrong.extend(growth(found))
 
     done("one job", folder / "one", "--jobs", "1")
     done("again", folder / "one", "--jobs", "1")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.zoo import BROKEN, dask_cluster, faults, generate, kills, run, written
+from benchmarks.zoo import BROKEN, Run, dask_cluster, faults, generate, growth, kills, run, written
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 
@@ -58,6 +58,10 @@ def test_faults_are_found(zoo: tuple[Path, list[str]], tmp_path: Path) -> None:
         f"one: failed: ['{broken[0]}']",
         f"one: {MODELS - 20} models written of {MODELS - 18}",
         "one: other bytes than the first run",
+    ]
+    assert growth(Run("two", 0, 1.0, 1.0, {}, main=[10, 10, 50_000, 50_000, 60_000, 60_000, 60_240, 0])) == []
+    assert growth(Run("two", 0, 1.0, 1.0, {}, main=[10, 10, 50_000, 50_000, 60_000, 60_000, 90_000, 0])) == [
+        "two: the memory of the command grew from 49 to 88 MB"
     ]
     (tmp_path / "one" / "left.tmp").touch()
     with pytest.raises(AssertionError, match=r"left\.tmp was left behind"):
