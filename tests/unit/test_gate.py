@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -172,6 +173,24 @@ def test_what_is_no_report_is_no_baseline(text: str, tmp_path: Path) -> None:
     with pytest.raises(Wrong) as caught:
         Baseline(str(path))
     assert caught.value.texts[0].endswith("is no report of this version: write one with --report FILE.json")
+
+
+def test_a_baseline_of_a_large_run_is_not_in_memory(tmp_path: Path) -> None:
+    path = tmp_path / "known.json"
+    told = {"20.02": ["x" * 30_000]}
+    models = [{**failed(f"zoo/{number}.armnn").as_json(), "cannot_load": told} for number in range(200)]
+    document = {**Report(paths=["zoo"]).as_json(), "models": models}
+    path.write_text(json.dumps(document, indent=2), "ascii")
+    del document, models
+    tracemalloc.start()
+    try:
+        known = Baseline(str(path))
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 6_000_000
+    assert most < 1_500_000
+    assert not passed([failed("zoo/199.armnn").as_json()], ["zoo"], KINDS, known).failed
 
 
 def test_a_baseline_that_cannot_be_read(tmp_path: Path) -> None:
