@@ -28,7 +28,7 @@ from fusion_engine.tensor import DTYPES, PAYLOADS, Origin, Tensor, TensorInfo, a
 
 __all__ = ["FEWEST_LAYERS", "LayerColumns", "Unusual"]
 
-FEWEST_LAYERS = 64
+FEWEST_LAYERS = 48
 """Networks with fewer layers are read faster by the plain reader."""
 
 
