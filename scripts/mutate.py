@@ -18,7 +18,8 @@ texts of exceptions. Hypothesis draws the same examples in every child.
 
 ``results.jsonl`` in the output directory has one line for each mutant; a run that was stopped goes on where it was.
 Two runs with ``--part 1 2`` and ``--part 2 2`` share the work, once the map of tests is there.
-``--again`` runs the survivors of such a file once more, ``--show`` prints them as differences.
+``--again`` runs the survivors of such a file against the tests for which there was no time, and with ``--tests``
+against others, say new ones; ``--show`` prints them as differences.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ MODULES = (
     "fusion_engine/armnn/sharing.py",
     "fusion_engine/checks.py",
 )
-TESTS = ("tests/unit", "tests/properties", "tests/verifier", "tests/real")
+TESTS = ("tests/unit", "tests/properties", "tests/verifier", "tests/real", "fusion_engine")
 #: Tests that start other processes, where a mutant of this process is not seen, or that have to do with other modules.
 LEFT_OUT = (
     "tests/real/test_drawing_corpus.py",
@@ -300,12 +301,15 @@ class Plugin:
         What to try, in this order.
     longest
         Seconds of tests that a mutant gets at most.
+    done
+        How many of the first of its tests a mutant has already survived.
     """
 
-    def __init__(self, out: Path, mutants: list[Mutant], longest: float) -> None:
+    def __init__(self, out: Path, mutants: list[Mutant], longest: float, done: dict[Mutant, int]) -> None:
         self.out = out
         self.mutants = mutants
         self.longest = longest
+        self.done = done
         self.console = os.dup(2)
         self.failed = self.passed = False
         self.live: dict[str, list[types.FunctionType]] = defaultdict(list)
@@ -340,14 +344,16 @@ class Plugin:
                 continue
             tests = self.tests_of(mutant, known)
             chosen, spent = [], 0.0
-            for name in tests:
+            for name in tests[self.done.get(mutant, 0) :]:
                 spent += known["seconds"][name]
                 if spent > self.longest:
                     break
                 chosen.append(items[name])
-            start = time.monotonic()
-            fate = self.trial(mutant, chosen, 10 + 4 * min(spent, self.longest)) if chosen else "not reached"
-            entry = {**asdict(mutant), "fate": fate, "tests": len(chosen), "of": len(tests)}
+            fate, start = "survived" if tests else "not reached", time.monotonic()
+            if chosen:
+                fate = self.trial(mutant, chosen, 10 + 4 * min(spent, self.longest))
+            passed = self.done.get(mutant, 0) + len(chosen)
+            entry = {**asdict(mutant), "fate": fate, "tests": passed, "of": len(tests)}
             entry["seconds"] = round(time.monotonic() - start, 2)
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(entry) + "\n")
@@ -491,7 +497,8 @@ def main() -> int:
         "--part", type=int, nargs=2, default=(1, 1), metavar=("K", "N"), help="only the K-th of N parts"
     )
     parser.add_argument("--module", action="append", help="a pattern of modules in place of the usual ones; repeatable")
-    parser.add_argument("--again", type=Path, metavar="RESULTS", help="run the survivors of a former run once more")
+    parser.add_argument("--tests", action="append", help="tests in place of the usual ones; repeatable")
+    parser.add_argument("--again", type=Path, metavar="RESULTS", help="go on with the survivors of a former run")
     parser.add_argument("--show", type=Path, metavar="RESULTS", help="print the survivors of a run, and its summary")
     arguments = parser.parse_args()
     if arguments.show:
@@ -500,19 +507,23 @@ def main() -> int:
             print(f"{difference(mutant)}\n    {entry['fate']}, {entry['tests']} of {entry['of']} tests\n")
         print(summary(entries))
         return 0
+    done: dict[Mutant, int] = {}
     if arguments.again:
-        mutants = [mutant for mutant, _ in alive(read_results(arguments.again))]
+        survivors = alive(read_results(arguments.again))
+        mutants = [mutant for mutant, _ in survivors]
+        done = {} if arguments.tests else {mutant: entry["tests"] for mutant, entry in survivors}
     else:
         patterns = arguments.module or MODULES
         modules = sorted({path.relative_to(ROOT).as_posix() for pattern in patterns for path in ROOT.glob(pattern)})
         mutants = sample(modules, arguments.mutants, arguments.seed)
     part, parts = arguments.part
-    run(arguments.out.resolve(), mutants[part - 1 :: parts], arguments.longest)
+    plugin = Plugin(arguments.out.resolve(), mutants[part - 1 :: parts], arguments.longest, done)
+    run(plugin, arguments.tests or TESTS)
     print(summary(read_results(arguments.out / "results.jsonl")))
     return 0
 
 
-def run(out: Path, mutants: list[Mutant], longest: float) -> None:
+def run(plugin: Plugin, tests: Sequence[str]) -> None:
     """Collect the tests and try the mutants."""
     import pytest
     from hypothesis import Phase, settings
@@ -522,16 +533,10 @@ def run(out: Path, mutants: list[Mutant], longest: float) -> None:
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None, phases=phases)
     settings.load_profile("mutants")
-    options = [
-        "-q",
-        "-p",
-        "no:cacheprovider",
-        "-o",
-        "addopts=--import-mode=importlib",
-        f"--basetemp={out / f'tmp{os.getpid()}'}",
-    ]
-    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning", *(f"--ignore={name}" for name in LEFT_OUT)]
-    pytest.main([*options, *TESTS], plugins=[Plugin(out, mutants, longest)])
+    options = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib --doctest-modules"]
+    options += [f"--basetemp={plugin.out / f'tmp{os.getpid()}'}", *(f"--ignore={name}" for name in LEFT_OUT)]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]
+    pytest.main([*options, *tests], plugins=[plugin])
 
 
 if __name__ == "__main__":
