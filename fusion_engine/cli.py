@@ -155,21 +155,23 @@ def _include_dir(arguments: argparse.Namespace, console: Console) -> int:
 
 
 def _inspect(arguments: argparse.Namespace, console: Console) -> int:
-    from fusion_engine import ModelError, load, validate
+    from fusion_engine import FusionEngineError, load, validate
     from fusion_engine.network import warnings_of
     from fusion_engine.overview import cautions, layer_list, overview, readings
+    from fusion_engine.storage import at_hand
     from fusion_engine.tables import overview_lines
 
     try:
-        graph = load(arguments.model)
-    except ModelError as error:
+        with at_hand(arguments.model) as path:
+            graph = load(path)
+            found = {"path": arguments.model, **overview(graph), **readings(graph)}
+            problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
+            found["warnings"] = [*warnings_of(graph), *cautions(graph), *problems]
+            if arguments.layers:
+                found["layer_list"] = layer_list(graph)
+    except FusionEngineError as error:
         console.note(f"fusion-engine: {printable(str(error))}")
         return FAILED
-    found = {"path": arguments.model, **overview(graph), **readings(graph)}
-    problems = [f"cannot be saved as it is: {problem.message}" for problem in validate(graph)]
-    found["warnings"] = [*warnings_of(graph), *cautions(graph), *problems]
-    if arguments.layers:
-        found["layer_list"] = layer_list(graph)
     if arguments.json:
         import json
 

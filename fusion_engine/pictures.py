@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence, Set
 from typing import TYPE_CHECKING
 
 from fusion_engine.console import Console, printable
-from fusion_engine.storage import is_url
+from fusion_engine.storage import at_hand, is_url
 from fusion_engine.usage import FAILED, FINE, Wrong
 
 if TYPE_CHECKING:
@@ -50,9 +50,12 @@ def _draw(arguments: argparse.Namespace, console: Console) -> int:
             find_dot()
     except OutputError as error:
         raise Wrong(printable(str(error))) from error
+    if is_url(arguments.out):
+        raise Wrong(f"{printable(arguments.out)}: pictures are files of this machine")
     _forbid(arguments.out, {os.path.realpath(arguments.model)})
     try:
-        draw(load(arguments.model), arguments.out)
+        with at_hand(arguments.model) as path:
+            draw(load(path), arguments.out)
     except FusionEngineError as error:
         console.note(f"fusion-engine: {printable(str(error))}")
         return FAILED

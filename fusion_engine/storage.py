@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Listed",
+    "at_hand",
     "fetched",
     "fingerprint",
     "identity",
@@ -35,7 +36,6 @@ __all__ = [
     "read_lines",
     "remove_stages",
     "remove_temporaries",
-    "require",
     "scratch",
     "staged",
     "write_parts",
@@ -166,17 +166,6 @@ def fingerprint(url: str, *, fresh: bool = True) -> str | None:
     return " ".join(["times", str(info.get("size")), *times]) if times else None
 
 
-def require(url: str) -> None:
-    """See that there are means to reach a URL; nothing is asked of the storage.
-
-    Raises
-    ------
-    OutputError
-        Where the packages for it are not installed, or it is none.
-    """
-    _open(url)
-
-
 @contextmanager
 def fetched(url: str) -> Iterator[str | None]:
     """A copy of an object on this machine, as long as the block lasts; None where there is no object.
@@ -222,6 +211,27 @@ def write_parts(url: str, parts: Iterable[bytes]) -> None:
         except OSError as error:
             raise OutputError(f"{url}: cannot be written: {error.strerror}") from error
         _put(path, url)
+
+
+@contextmanager
+def at_hand(path: str) -> Iterator[str]:
+    """A model on this machine: itself, or as long as the block lasts a copy of the one at a URL.
+
+    Raises
+    ------
+    FusionEngineError
+        As the block does, with the model's own name, and where it cannot be fetched.
+    """
+    if not is_url(path):
+        yield path
+        return
+    with _stage(path) as folder:
+        copy = os.path.join(folder, "in", _file_name(path))
+        _fetch(path, copy)
+        try:
+            yield copy
+        except FusionEngineError as error:
+            raise ModelError(_named(str(error), [(copy, path)])) from error
 
 
 def remove_temporaries(url: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from fusion_engine.console import Console, counted, printable, reason_line
 from fusion_engine.errors import nearest
 from fusion_engine.naming import layer_place
+from fusion_engine.storage import at_hand
 from fusion_engine.usage import FAILED, FINE, STDOUT, Wrong, rule_error, rules_of
 
 if TYPE_CHECKING:
@@ -119,12 +120,14 @@ def _match(arguments: argparse.Namespace, console: Console) -> int:
     rule = _text_as_rule(arguments)
 
     def work(model: Found) -> tuple[list[Place], tuple[NearMiss, ...]]:
-        graph = load(model.path)
         undecided: list[str] = []
-        places = list(search(graph, rule, undecided))
+        with at_hand(model.path) as path:
+            graph = load(path)
+            places = list(search(graph, rule, undecided))
+            found = places, misses(graph, rule) if arguments.why else ()
         for text in undecided:
             console.note(printable(f"{model.path}: {text}"))
-        return places, misses(graph, rule) if arguments.why else ()
+        return found
 
     count = with_match = failed = models = 0
     entries: list[dict[str, Any]] = []
@@ -206,11 +209,12 @@ def _explain(arguments: argparse.Namespace, console: Console) -> int:
     chosen = _chosen(rules, arguments.rule)
 
     def work(model: Found) -> tuple[Explanation, ...] | None:
-        graph = load(model.path)
-        layer = None if arguments.layer is None else _layer(graph, arguments.layer)
-        if arguments.layer is not None and layer is None:
-            return None
-        return explain(graph, rules, layer=layer)
+        with at_hand(model.path) as path:
+            graph = load(path)
+            layer = None if arguments.layer is None else _layer(graph, arguments.layer)
+            if arguments.layer is not None and layer is None:
+                return None
+            return explain(graph, rules, layer=layer)
 
     entries: list[dict[str, Any]] = []
     failed = seen = 0

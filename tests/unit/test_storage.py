@@ -338,6 +338,25 @@ def test_rules_reports_and_baselines_at_urls(
     assert main(["lint", f"{url}/mine.toml"]) == 0
 
 
+def test_looking_at_models_at_urls(memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.armnn").write_bytes(model())
+    memory.pipe_file("/in/a.armnn", model())
+    memory.pipe_file("/in/bad.armnn", b"no model")
+    for command in (["inspect"], ["match", "BatchNormalization{Convolution2d}"], ["explain"]):
+        assert main([*command, str(tmp_path / "a.armnn")]) == 0
+        here = capsys.readouterr().out
+        assert main([*command, "memory://in/a.armnn"]) == 0
+        assert capsys.readouterr().out == here.replace(str(tmp_path / "a.armnn"), "memory://in/a.armnn")
+        assert main([*command, "memory://in/bad.armnn"]) == 1
+        error = capsys.readouterr().err
+        assert error.startswith("fusion-engine: memory://in/bad.armnn: ")
+        assert "fusion-engine-" not in error
+    assert main(["draw", "memory://in/a.armnn", "-o", str(tmp_path / "a.dot")]) == 0
+    assert main(["draw", str(tmp_path / "a.armnn"), "-o", "memory://a.dot"]) == 2
+    assert "memory://a.dot: pictures are files of this machine" in capsys.readouterr().err
+    assert "digraph" in (tmp_path / "a.dot").read_text("utf-8")
+
+
 def test_what_cannot_be_at_urls_is_told_before_any_work(
     memory: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
