@@ -7,7 +7,6 @@ files that has no name: however the process ends, the file goes with it.
 from __future__ import annotations
 
 import json
-import pickle
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -139,12 +138,16 @@ class Backlog:
         if len(self._near) < _NEAR:
             self._near[number] = report
         else:
+            import pickle
+
             self._far[number] = self._spool.append(pickle.dumps(report))
 
     def take(self, number: int) -> ModelReport:
         """Part with the report of a job."""
         if number in self._near:
             return self._near.pop(number)
+        import pickle
+
         report: ModelReport = pickle.loads(self._spool.at(self._far.pop(number)))
         if not self._far:
             self._spool.clear()
