@@ -415,8 +415,6 @@ def _reports(
     bar: Progress,
 ) -> Iterator[ModelReport]:
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
-    from fusion_engine.pool import cores, in_parallel
-
     known = [ledger is not None and ledger.has(job) for job in jobs]
     todo = [job for job, done_before in zip(jobs, known, strict=True) if not done_before]
     bar.keep(len(jobs) - len(todo))
@@ -426,10 +424,12 @@ def _reports(
         if ledger is not None:
             ledger.note(model)
 
-    workers = 1 if pages is not None else min(arguments.jobs or min(cores(), _worthwhile(todo)), len(todo))
+    workers = 1 if pages is not None or len(todo) < 2 else _workers(arguments.jobs, todo)
     if cluster is not None:
         work = cluster.reports(todo, task, arguments.timeout, done)
     elif workers > 1 or arguments.timeout is not None:
+        from fusion_engine.pool import in_parallel
+
         work = in_parallel(todo, task, workers, arguments.timeout, done)
     else:
         work = _one_by_one(todo, task.worker(pages), done)
@@ -458,10 +458,15 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
         raise Wrong(printable(str(error))) from error
 
 
-def _worthwhile(jobs: Sequence[Job]) -> int:
-    """How many worker processes have enough to do; starting one takes as long as some eight small models."""
+def _workers(wanted: int | None, jobs: Sequence[Job]) -> int:
+    """How many worker processes do jobs, if a user does not say: one for each core that has enough to do.
+
+    Starting one takes as long as some eight small models.
+    """
+    from fusion_engine.pool import cores
+
     size = sum(os.path.getsize(job.path) for job in jobs if os.path.isfile(job.path))
-    return max(1, len(jobs) // 8, size // (16 << 20))
+    return min(wanted or min(cores(), max(1, len(jobs) // 8, size // (16 << 20))), len(jobs))
 
 
 def _show(

@@ -447,6 +447,16 @@ def test_help_loads_nothing_heavy(arguments: list[str]) -> None:
     assert "fusion-engine" in done.stdout
 
 
+def test_one_model_needs_no_worker_processes(models: Path) -> None:
+    text = (
+        "import sys\nfrom fusion_engine.cli import main\n"
+        "assert main(['fuse', 'models/good.armnn', '--dry-run']) == 0\n"
+        "print(sorted({'multiprocessing', 'fusion_engine.pool'} & {*sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    assert done.stderr.splitlines()[-1] == "[]"
+
+
 def test_names_cannot_command_a_terminal(models: Path) -> None:
     name = b"m\n\x1b[31m\xff.armnn"
     with open(os.path.join(os.fsencode(models), name), "wb") as file:
