@@ -81,6 +81,35 @@ def test_masks_of_a_strided_slice_are_a_bit_for_each_axis() -> None:
     np.testing.assert_array_equal(shrunk, numbers[2, 1:4])
 
 
+def test_tiles_and_stacks() -> None:
+    numbers = np.arange(6.0).reshape(2, 3)
+    net = Net()
+    x, y = net.input((2, 3)), net.input((2, 3))
+    net.output(net.layer("Tile", x, outputs=((4, 9),), params={"m_Multiples": (2, 3)}))
+    for axis in (0, 1, 2):
+        shape = (*(2, 3)[:axis], 2, *(2, 3)[axis:])
+        params = {"axis": axis, "numInputs": 2, "inputShape": (2, 3)}
+        net.output(net.layer("Stack", x, y, outputs=(shape,), params=params))
+    tiled, *stacked = evaluate(net.graph, {x: numbers, y: -numbers})
+    np.testing.assert_array_equal(tiled, np.tile(numbers, (2, 3)))
+    for axis, found in enumerate(stacked):
+        np.testing.assert_array_equal(found, np.stack([numbers, -numbers], axis))
+
+
+def test_a_slice_of_nothing() -> None:
+    net = Net()
+    x = net.input((4,))
+    params = {"begin": [0], "end": [-9], "stride": [1]}
+    assert one(net, net.layer("StridedSlice", x, outputs=((0,),), params=params), {x: [1, 2, 3, 4]}).shape == (0,)
+
+
+def test_not() -> None:
+    net = Net()
+    x = net.input((3,), data_type="Boolean")
+    negated = net.layer("ElementwiseUnary", x, params={"operation": "LogicalNot"})
+    np.testing.assert_array_equal(one(net, negated, {x: [1, 0, 1]}), [0, 1, 0])
+
+
 # Storing
 
 
@@ -179,6 +208,44 @@ def masked(net: Net) -> int:
     return net.layer("StridedSlice", net.input((4,)), params=params)
 
 
+def stacked(net: Net) -> int:
+    x, y = net.input((2, 3)), net.input((2, 3))
+    return net.layer("Stack", x, y, outputs=((2, 3, 2),), params={"axis": 1, "numInputs": 2, "inputShape": (2, 3)})
+
+
+def shuffled(net: Net) -> int:
+    return net.layer("ChannelShuffle", net.input((1, 4)), params={"axis": 1, "numGroups": 3})
+
+
+def tiled(net: Net) -> int:
+    return net.layer("Tile", net.input((4, 6)), outputs=((2, 2),), params={"m_Multiples": (2, 3)})
+
+
+def multiplied(net: Net) -> int:
+    x, y = net.input((2, 3)), net.input((3, 4))
+    return net.layer("BatchMatMul", x, y, outputs=((4, 2),), params={"dataLayoutX": "NCHW", "dataLayoutY": "NCHW"})
+
+
+def split(net: Net) -> int:
+    views = {"numViews": 1, "numDimensions": 2, "viewOrigins": ((0,),)}
+    return net.layer("Splitter", net.input((2, 3)), outputs=((2,),), params={"origins": views, "viewSizes": ((2,),)})
+
+
+def other_channels(net: Net) -> int:
+    params = {"poolType": "Max", "poolWidth": 1, "poolHeight": 1, "strideX": 1, "strideY": 1, "dataLayout": "NHWC"}
+    return net.layer("Pooling2d", net.input((1, 2, 2, 3)), outputs=((1, 2, 2, 4),), params=params)
+
+
+def no_window(net: Net) -> int:
+    params = {"poolType": "Max", "poolWidth": 0, "poolHeight": 1, "strideX": 1, "strideY": 1, "dataLayout": "NHWC"}
+    return net.layer("Pooling2d", net.input((1, 2, 2, 3)), params=params)
+
+
+def no_stride(net: Net) -> int:
+    params = {"poolType": "Max", "poolWidth": 1, "poolHeight": 1, "strideX": 0, "strideY": 1, "dataLayout": "NHWC"}
+    return net.layer("Pooling2d", net.input((1, 2, 2, 3)), params=params)
+
+
 @pytest.mark.parametrize(
     ("build", "words"),
     [
@@ -187,6 +254,14 @@ def masked(net: Net) -> int:
         (empty_constant, "Constant layer 0 'constant_0' cannot be expressed: it holds no tensor"),
         (sliced, "begin, end and stride [(0,), (4,), (0,)] do not fit shape (4,)"),
         (masked, "do not fit shape (4,)"),
+        (stacked, "its parameters give shape (2, 2, 3), its TensorInfo says (2, 3, 2)"),
+        (shuffled, "4 channels do not make 3 groups"),
+        (tiled, "its parameters give shape (8, 18), its TensorInfo says (2, 2)"),
+        (multiplied, "its parameters give shape (2, 4), its TensorInfo says (4, 2)"),
+        (split, "its view 0 is incomplete"),
+        (other_channels, "it makes (1, 2, 2, 4) of (1, 2, 2, 3)"),
+        (no_window, "its poolWidth is 0 and its strideX 1"),
+        (no_stride, "its poolWidth is 1 and its strideX 0"),
     ],
 )
 def test_reasons(build: Callable[[Net], int], words: str) -> None:

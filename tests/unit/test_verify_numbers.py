@@ -84,6 +84,7 @@ def test_shares_and_words() -> None:
     assert Measure(0.0, "absolute", 0.0).share == 0
     assert Measure(2.0, "absolute", 0.0).share == inf
     assert Measure(3.0, "quanta", 2.0).share == 1.5
+    assert Measure(0.25, "relative", 0.125).share == 2
     assert str(Measure(0.12345, "relative", 1e-5)) == "0.123 of the largest value, allowed 1e-05"
     assert str(Measure(2.0, "quanta", 1.0)) == "2 quanta, allowed 1"
     assert str(Measure(7.0, "absolute", 0.0)) == "7 at most, allowed 0"
