@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from reprlib import Repr
 from typing import Any
 
@@ -96,9 +97,17 @@ def _float_fault(value: Any) -> str | None:
     return None
 
 
+_PLAIN = {name: {"?": bool, "f": float, "d": float}.get(code, int) for name, code in SCALARS.items()}
+"""Python's own type for each scalar type of the wire."""
+
+
 def _vector_fault(kind: str, value: Any) -> str | None:
     if not isinstance(value, tuple | list):
         return "it must be a tuple"
+    if {*map(type, value)} <= {_PLAIN[kind]}:
+        with suppress(OverflowError, struct.error):  # what does not fit
+            struct.pack(f"<{len(value)}{SCALARS[kind]}", *value)
+            return None
     for number, item in enumerate(value):
         fault = scalar_fault(kind, item)
         if fault is not None:

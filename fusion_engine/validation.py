@@ -77,7 +77,7 @@ class Findings:
     alike
         Per layer a number, the same for layers that differ at most in name, sources and the elements of their
         constants: they have one type, one params object, one tuple of outputs, as many inputs, constants in the
-        same fields with one TensorInfo each, and neither a binding id nor overrides. A number holds as long as
+        same fields with one TensorInfo each, the same overrides, and no binding id. A number holds as long as
         the network does; nothing follows where two layers have different ones.
     """
 
@@ -264,30 +264,41 @@ class _Validator:
         name, kind, outputs = node.get("name", ""), node.get("type"), node.get("outputs", ())
         if type(name) is not str or not name.isascii() or type(kind) is not str or type(outputs) is not tuple:
             return None
-        if "binding_id" in node or "overrides" in node or "unconnected" in node:
+        if "binding_id" in node or "unconnected" in node:
             return None
         connections = self.connections[key]
         if key in self.wrong_edges or not self._connected(connections):
             return None
-        constants = node.get("constants")
-        if not constants:
+        constants, overrides = node.get("constants"), node.get("overrides")
+        if not constants and overrides is None:
             return (kind, id(node.get("params")), id(outputs), len(connections))
-        if not isinstance(constants, dict):
-            return None
         held: list[Any] = []
+        if overrides is not None:
+            if not isinstance(overrides, dict):
+                return None
+            for slot, value in overrides.items():
+                if type(slot) is not int or type(value) is not tuple or len(value) != 2 or type(value[0]) is not bool:
+                    return None
+                held += (slot, value[0], id(value[1]))
+        if constants and not (isinstance(constants, dict) and self._hold(constants, held)):
+            return None
+        return (kind, id(node.get("params")), id(outputs), len(connections), *held)
+
+    def _hold(self, constants: dict[Any, Any], held: list[Any]) -> bool:
+        """Whether constants are Tensors whose data is what their TensorInfos say; appends fields and TensorInfos."""
         for field, tensor in constants.items():
             if type(field) is not str or type(tensor) is not Tensor:
-                return None
+                return False
             info, data = tensor.info, tensor.data
             known = self._held.get(id(info))
             if known is None:
                 if type(info) is not TensorInfo or type(info.data_type) is not str or info.data_type not in DTYPES:
-                    return None
+                    return False
                 known = self._held[id(info)] = (info.shape, DTYPES[info.data_type])
             if type(data) is not np.ndarray or data.shape != known[0] or data.dtype != known[1]:
-                return None
+                return False
             held += (field, id(info))
-        return (kind, id(node.get("params")), id(outputs), len(connections), *held)
+        return True
 
     def _connected(self, connections: list[tuple[int, int, int]]) -> bool:
         """Whether connections end at the input slots 0, 1, ... in that order and begin at outputs that there are."""

@@ -362,8 +362,14 @@ class _Writer:
             scale, offset = float32(info.quantization_scale), info.quantization_offset
             scaled, moved = scale not in (usual_scale, 0), offset != usual_offset
             fixed = (info.data_type, info.quantization_dim, info.dimensionality, info.dimension_specificity)
-            scales = info.quantization_scales and str(info.quantization_scales)
-            alike = (len(info.shape), *fixed, info.is_constant, scales, scaled or str(scale), moved)
+            alike = (
+                len(info.shape),
+                *fixed,
+                info.is_constant,
+                _exactly(info.quantization_scales),
+                scaled or str(scale),
+                moved,
+            )
             number = templates.get(alike)
             if number is None:
                 number = templates[alike] = len(pieces)
@@ -436,7 +442,7 @@ class _Writer:
         if known is not None:
             return known
         scale, scales = info.quantization_scale, info.quantization_scales
-        key = info if scale and not scales else (info, str(scale), scales and str(scales))  # 0.0 equals -0.0
+        key = info if scale and not scales else (info, str(scale), _exactly(scales))  # 0.0 equals -0.0
         found = self.infos.get(key)
         if found is None:
             found = self.infos[key] = (len(self.infos), info)
@@ -533,6 +539,11 @@ def _places(pieces: list[Piece], kind: str, starts: _Ints, which: _Ints) -> _Int
 def _overrides(overrides: Mapping[Any, Any], slots: list[int]) -> list[tuple[int, bool, TensorInfo | None]]:
     """Slot, flag and TensorInfo of each input that is overridden."""
     return [(slot, *overrides[slot]) for slot in slots if slot in overrides] if overrides else []
+
+
+def _exactly(scales: tuple[Any, ...]) -> Any:
+    """Equal for scales that are the same numbers of the same types and signs."""
+    return marshal.dumps(scales, 2) if scales and {*map(type, scales)} == {float} else str(scales)
 
 
 def _params_key(params: Mapping[str, Any] | None) -> Any:
