@@ -218,6 +218,7 @@ class _NearRecord:
                     with suppress(OSError):  # nothing was recorded: leave nothing
                         os.unlink(path)
                         os.rmdir(self._own)
+                fcntl.flock(file, fcntl.LOCK_UN)  # copies of this process have it open too
 
 
 class _FarRecord:

@@ -76,10 +76,15 @@ class Task:
     @property
     def lasting(self) -> bool:
         """Whether the digest tells all: other packages' folds and predicates and a judge may change unnoticed."""
+        return self.judge is None and self.own
+
+    @property
+    def own(self) -> bool:
+        """Whether all folds and predicates of the rules are this package's own."""
         from fusion_engine.folds import OWN
 
         rules, _ = self._read
-        return self.judge is None and all(rule.when is None and (rule.fold or "batch-norm") in OWN for rule in rules)
+        return all(rule.when is None and (rule.fold or "batch-norm") in OWN for rule in rules)
 
     @cached_property
     def _read(self) -> tuple[list[FusingRule], list[RuleError]]:
