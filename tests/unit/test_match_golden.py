@@ -146,7 +146,11 @@ def bindings(case: Case, line: str) -> list[str]:
     found = []
     for name, key in case.keys.items():
         if key in workspace.graph and workspace.type(key) in matcher.root_types:
-            for match in matcher.matches(workspace, key):
+            matches = list(matcher.matches(workspace, key))
+            assert matches == list(
+                replace(matcher, simple=None).matches(workspace, key)
+            )  # both matchers, where both can
+            for match in matches:
                 parts = [match.layers, [edge.source.layer for edge in match.inputs], match.constants]
                 parts += [match.kept] if match.kept else []
                 found.append(f"{name}: " + " | ".join(" ".join(names[k] for k in part) for part in parts).rstrip())
