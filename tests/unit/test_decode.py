@@ -10,9 +10,11 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.armnn.decode import MAX_BUFFER, Decoder
+from fusion_engine.armnn.sharing import Sharing
 from fusion_engine.errors import ModelError
 from fusion_engine.network import FrozenDict
 from fusion_engine.schema import schema
+from fusion_engine.tensor import TensorInfo
 from tests.support.nets import Net
 from tests.support.rawfile import layer, pack, slot_in, slot_out
 
@@ -72,6 +74,26 @@ def test_vectors_of_tables_are_counted_with_their_tables() -> None:
 
 def test_a_file_may_take_twice_its_bytes() -> None:
     assert over(bytes(40)).allowed == 80
+
+
+def test_what_layers_share_may_take_four_times_the_file() -> None:
+    """Slots, lists and texts of descriptors, shapes and scales: four bytes an entry."""
+    slots = Sharing(over(bytes(10)))
+    slots.slots(10)
+    slots.slots(0)
+    assert "layers share their slots, names or lists over and over" in fault(lambda: slots.slots(1))
+    infos = Sharing(over(bytes(10)))
+    infos.infos([TensorInfo((1, 2, 3), "QSymmS8", 0.0, 0, (0.5, 0.5), 0, 1, (True, True, False)), None])
+    infos.slots(2)
+    assert "over and over" in fault(lambda: infos.slots(1))
+    lists = Sharing(over(bytes(10)))
+    descriptor = schema().layers["Splitter"].descriptor
+    views = {"viewOrigins": ((0, 0), (0, 1)), "numViews": 2, "numDimensions": 2}
+    lists.params(descriptor, {"origins": views, "viewSizes": ((1, 1),)})  # 2 + 2 + 2, and 1 + 2
+    lists.params(descriptor, None)
+    lists.params(None, {})
+    lists.slots(1)
+    assert "over and over" in fault(lambda: lists.count(1))
 
 
 # Within the file and outside

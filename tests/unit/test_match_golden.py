@@ -149,7 +149,7 @@ def bindings(case: Case, line: str) -> list[str]:
             matches = list(matcher.matches(workspace, key))
             assert matches == list(
                 replace(matcher, simple=None).matches(workspace, key)
-            )  # both matchers, where both can
+            )  # by both
             for match in matches:
                 parts = [match.layers, [edge.source.layer for edge in match.inputs], match.constants]
                 parts += [match.kept] if match.kept else []
