@@ -93,6 +93,41 @@ def test_layers_that_do_not_share_what_they_hold_are_looked_at_themselves(change
     assert found.alike[a] == found.alike[c] != found.alike[b]
 
 
+def overridden() -> tuple[Net, list[int]]:
+    """`alike_layers`, each of which overrides its input's TensorInfo."""
+    net, keys = alike_layers()
+    info = TensorInfo((1, 2, 2, 2))
+    for key in keys:
+        net.graph.nodes[key]["overrides"] = FrozenDict({0: (True, info)})  # type: ignore[dict-item]
+    return net, keys
+
+
+def test_layers_with_the_same_overrides_are_alike() -> None:
+    net, (a, b, c) = overridden()
+    numbers = require_valid(net.graph).alike
+    assert numbers[a] == numbers[b] == numbers[c]
+    for value in ((True, TensorInfo((1, 2, 2, 2))), (False, net.graph.nodes[a]["overrides"][0][1]), (True, None)):
+        net.graph.nodes[b]["overrides"] = {0: value}
+        numbers = require_valid(net.graph).alike
+        assert numbers[a] == numbers[c] != numbers[b]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "problem"),
+    [
+        ({1: (True, None)}, "overrides names input slot 1, which is not connected"),
+        ({True: (True, None)}, "overrides names input slot True, which is not connected"),
+        ({0: (1, None)}, "the override of input slot 0 is (1, None): it is (flag, TensorInfo or None)"),
+        ({0: (True, TensorInfo((1,), "x"))}, "the override of input slot 0 has the DataType 'x', which there is not"),
+        ([], "overrides is []: it is a dict of (flag, TensorInfo or None) by input slot"),
+    ],
+)
+def test_wrong_overrides_are_found_among_layers_that_are_alike_otherwise(overrides: Any, problem: str) -> None:
+    net, (_, b, _) = overridden()
+    net.graph.nodes[b]["overrides"] = overrides
+    assert told(net.graph) == [f"layer {b} 'b': {problem}"]
+
+
 @pytest.mark.parametrize(
     ("change", "problem"),
     [
