@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as kept
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from fusion_engine.network import EMPTY, Network, Storage, default_value, describe, edges_into
 from fusion_engine.releases.facts import WEIGHT_TYPES, ReaderFault, Release, releases, since
@@ -142,30 +142,42 @@ def _stored(graph: Network, release: Release) -> Iterator[Obstacle]:
 def needs_of(graph: Network) -> Needs:
     """What a network needs, from its layers in ascending order of their keys."""
     found: dict[tuple[str, Need], list[int]] = {}
+    known: _Known = {}
     for key in sorted(graph):
         kind = graph.nodes[key]["type"]
-        for need in dict.fromkeys(_layer(graph, key)):
+        for need in dict.fromkeys(_layer(graph, key, known)):
             found.setdefault((kind, need), []).append(key)
     return Needs(graph, found)
 
 
-def _layer(graph: Network, key: int) -> Iterator[Need]:
+_Known: TypeAlias = "dict[tuple[str, int], tuple[Need, ...]]"
+"""The needs of descriptors and TensorInfos, by layer type and the object's id: layers share these objects."""
+
+
+def _layer(graph: Network, key: int, known: _Known) -> Iterator[Need]:
     node = graph.nodes[key]
     kind = schema().layers.get(node["type"])
     yield Need("layers", node["type"])
     if kind is None:
         return
-    for fault in _faults():
-        if fault.layer == kind.name and fault.concerns(graph, key):
+    for fault in _faults().get(kind.name, ()):
+        if fault.concerns(graph, key):
             yield Need("fault", fault)
     params = node.get("params")
     if kind.descriptor is not None and params is None:
         yield Need("descriptor", kind.name)
     elif kind.descriptor is not None:
-        yield from _descriptor(kind.descriptor, params, f"{kind.name}Layer.descriptor")
+        needs = known.get((kind.name, id(params)))
+        if needs is None:
+            needs = tuple(_descriptor(kind.descriptor, params, f"{kind.name}Layer.descriptor"))
+            known[kind.name, id(params)] = needs
+        yield from needs
     yield from _members(node.get("constants") or EMPTY, kind)
     for info in node.get("outputs", ()):
-        yield from _info(info)
+        needs = known.get(("", id(info)))
+        if needs is None:
+            needs = known["", id(info)] = tuple(_info(info))
+        yield from needs
     for overridden, info in (node.get("overrides") or EMPTY).values():
         if overridden:
             yield Need("fields", "InputSlot.isOverridden", "an overridden TensorInfo on an input slot")
@@ -196,8 +208,13 @@ def _kind(graph: Network, key: int, kind: LayerType) -> Iterator[Need]:
 
 
 @cache
-def _faults() -> tuple[ReaderFault, ...]:
-    return tuple(dict.fromkeys(fault for release in releases() for fault in release.faults))
+def _faults() -> dict[str, tuple[ReaderFault, ...]]:
+    """The faults of all releases by layer type."""
+    found: dict[str, dict[ReaderFault, None]] = {}
+    for release in releases():
+        for fault in release.faults:
+            found.setdefault(fault.layer, {})[fault] = None
+    return {layer: tuple(faults) for layer, faults in found.items()}
 
 
 def _descriptor(outermost: Table, values: Any, place: str) -> Iterator[Need]:
@@ -308,6 +325,8 @@ def _since_form(has: Any) -> str | None:
 def _same_numbering(graph: Network, release: Release) -> bool:
     """Whether a release reads the network's layers as what they are: tags and descriptors' slots agree."""
     ours, theirs = schema(graph.graph.get("dialect", "current")), schema(release.dialect)
+    if ours is theirs:
+        return True
     kinds = {node["type"] for _, node in graph.nodes(data=True)}
     return all(_wire(ours, kind) == _wire(theirs, kind) for kind in kinds if kind in theirs.layers)
 
