@@ -20,6 +20,7 @@ from hashlib import blake2b
 from typing import Any
 
 from fusion_engine.armnn.decode import MAX_BUFFER
+from fusion_engine.armnn.files import write_atomically
 from fusion_engine.batch import Job
 from fusion_engine.errors import OutputError
 from fusion_engine.report import ModelReport
@@ -35,6 +36,9 @@ _LINES, _LOCK = "done.jsonl", "lock"
 _VERSION = 1
 _BLOCK = 1 << 20
 
+
+SPARE_LINES = 100
+"""Lines that a record may have beside twice as many as models before it is written anew."""
 
 SAVED_EVERY = 30.0
 """Seconds after which the record of results at a URL is written again."""
@@ -69,8 +73,12 @@ class Ledger:
         self._record = _FarRecord(join(folder, f"{FOLDER}/{_LINES}")) if is_url(folder) else _NearRecord(folder)
         self._task = task
         self._inputs: dict[str, str] = {}  # by output: what tells the model, and what changes when it is replaced
-        if not force:
+        self._force = force
+        try:
             self._record.read()
+        except OutputError:
+            if not (force and isinstance(self._record, _NearRecord)):  # there, lines can be added all the same
+                raise
 
     def has(self, job: Job) -> bool:
         """Whether an earlier run has done a job just so.
@@ -83,7 +91,7 @@ class Ledger:
         source = _told(job.path, fresh=False)
         if source is None:
             return False
-        if self._recorded(job, source):
+        if not self._force and self._recorded(job, source):
             return True
         self._inputs[job.output] = f"{source}\n{state}"
         return False
@@ -158,23 +166,26 @@ class _NearRecord:
         self._own = os.path.join(folder, FOLDER)
         self._path = os.path.join(self._own, _LINES)
         self._begins: dict[str, int] = {}
+        self._end = self._count = 0
 
     def read(self) -> None:
-        begin = 0
+        self._begins, self._end, self._count = {}, 0, 0
         try:
             with suppress(FileNotFoundError), open(self._path, "rb") as file:
                 for line in file:
                     entry = _entry(line)
                     if entry is not None:
-                        self._begins[entry["name"]] = begin
-                    begin += len(line)
+                        self._begins[entry["name"]] = self._end
+                    self._end += len(line)
+                    self._count += 1
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be read: {error.strerror}: --force does all anew") from error
 
     def line(self, name: str) -> bytes | None:
         begin = self._begins.get(name)
-        if begin is None:
-            return None
+        return None if begin is None else self._line_at(begin)
+
+    def _line_at(self, begin: int) -> bytes | None:
         try:
             with open(self._path, "rb") as file:
                 file.seek(begin)
@@ -185,14 +196,24 @@ class _NearRecord:
     def add(self, name: str, line: bytes) -> None:
         try:
             with open(self._path, "ab") as file:
-                if file.tell() and not _ends_whole(self._path):
-                    line = b"\n" + line
+                self._end = file.tell()
+                if self._end and not _ends_whole(self._path):
+                    file.write(b"\n")
+                    self._end += 1
                 file.write(line)
         except OSError as error:
             raise OutputError(f"{self._path}: cannot be written: {error.strerror}") from error
+        self._begins[name] = self._end
+        self._end += len(line)
+        self._count += 1
 
     def save(self) -> None:
-        """Nothing is left to be written."""
+        """Leave out the lines that later ones have replaced, where they are the most."""
+        if self._count <= 2 * len(self._begins) + SPARE_LINES:
+            return
+        lines = (self._line_at(begin) for begin in sorted(self._begins.values()))
+        with suppress(OutputError):  # nothing is lost by that
+            write_atomically(self._path, (line.rstrip() + b"\n" for line in lines if line))
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -211,6 +232,9 @@ class _NearRecord:
                 raise OutputError(
                     f"another run is at work in {self._folder}: wait for it, or give another directory with --out"
                 ) from None
+            with suppress(OutputError):  # it was read before, so this is what another run has made of it meanwhile
+                if _size(self._path) != self._end:
+                    self.read()
             try:
                 yield
             finally:
@@ -288,6 +312,13 @@ def _state(path: str) -> str:
     except OSError:
         return "nothing"
     return f"{status.st_dev} {status.st_ino} {status.st_size} {status.st_mtime_ns} {status.st_ctime_ns}"
+
+
+def _size(path: str) -> int:
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def _ends_whole(path: str) -> bool:

@@ -35,6 +35,12 @@ class Progress:
         self._kept = self._done = self._failed = 0
         self._name = ""
 
+    def look(self, number: int, path: str) -> None:
+        """So many models were held against what an earlier run has recorded, and this one is next."""
+        if self._console is not None:
+            name = printable(os.path.basename(path))
+            self._console.progress(f"looking for what is done already: {number}/{self._total}  {name}")
+
     def keep(self, count: int) -> None:
         """Of so many models the work was done by an earlier run; the time counts from here."""
         self._kept = count

@@ -415,7 +415,11 @@ def _reports(
     bar: Progress,
 ) -> Iterator[ModelReport]:
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
-    known = [ledger is not None and ledger.has(job) for job in jobs]
+    known = []
+    for number, job in enumerate(jobs):
+        if ledger is not None:
+            bar.look(number, job.path)
+        known.append(ledger is not None and ledger.has(job))
     todo = [job for job, done_before in zip(jobs, known, strict=True) if not done_before]
     bar.keep(len(jobs) - len(todo))
 

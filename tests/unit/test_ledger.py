@@ -97,6 +97,36 @@ def test_a_record_that_is_cut_off_anywhere(capsys: pytest.CaptureFixture[str]) -
         assert run(capsys) == ["kept", "kept", "kept"]
 
 
+def test_a_record_does_not_grow_for_ever(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fusion_engine.ledger.SPARE_LINES", 0)
+    path = Path("o") / FOLDER / "done.jsonl"
+    lengths = []
+    for options in ([], ["--force"], ["--force"], [], ["--force"]):
+        run(capsys, *options)
+        lengths.append(len(path.read_bytes().splitlines()))
+    assert lengths == [3, 6, 3, 3, 6]
+    assert main(["fuse", "m/b.armnn", "--out", "o", "--force", "--quiet"]) == 0
+    names = [json.loads(line)["name"] for line in path.read_bytes().splitlines()]
+    assert names == ["a.armnn", "c.armnn", "b.armnn"], "models that this run was not about are still known"
+    capsys.readouterr()
+    assert run(capsys) == ["kept", "kept", "kept"]
+    assert os.listdir(path.parent) == ["done.jsonl", "lock"] or os.listdir(path.parent) == ["lock", "done.jsonl"]
+
+
+def test_what_another_run_recorded_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The record is read before the directory is locked: a run that ended in between has added to it."""
+    monkeypatch.setattr("fusion_engine.ledger.SPARE_LINES", 0)
+    os.mkdir("o")
+    line = {"ledger": 1, "task": "task", "source": "s", "result": "r", "report": {}}
+    second = Ledger("o", "task")
+    path = Path("o") / FOLDER / "done.jsonl"
+    path.parent.mkdir()
+    path.write_text("".join(json.dumps({**line, "name": name}) + "\n" for name in "aabababc"))
+    with second.alone():
+        pass
+    assert [json.loads(one)["name"] for one in path.read_text().splitlines()] == ["a", "b", "c"]
+
+
 def test_two_runs_into_one_directory(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkdir("o")
     with Ledger("o", "task").alone():

@@ -50,6 +50,23 @@ def test_what_an_earlier_run_did_is_no_measure_of_speed() -> None:
     assert bar.line() == " 81% [################----] 81/100  10.0 s/model  3:10 left  "
 
 
+def test_looking_for_what_is_done() -> None:
+    shown: list[str] = []
+
+    class Live(Console):
+        def progress(self, text: str) -> None:
+            shown.append(text)
+
+    bar = Progress(Live(), 2, Clock())
+    bar.look(0, "m/a\n.armnn")
+    bar.look(1, "m/b.armnn")
+    Progress(None, 2, Clock()).look(0, "m/a.armnn")
+    assert shown == [
+        "looking for what is done already: 0/2  a\\n.armnn",
+        "looking for what is done already: 1/2  b.armnn",
+    ]
+
+
 def test_the_bar_is_full_at_the_end_only() -> None:
     bar = Progress(None, 1000, Clock())
     bar.keep(999)

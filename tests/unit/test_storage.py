@@ -425,6 +425,17 @@ def test_the_record_is_saved_now_and_then(memory: Any, tmp_path: Path, monkeypat
     assert not Ledger("memory://out", "task", force=True).has(jobs[0])
 
 
+def test_what_a_forced_run_is_not_about_stays_recorded(memory: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in "ab":
+        memory.pipe_file(f"/in/{name}.armnn", model())
+    assert main(["fuse", "memory://in", "--out", "memory://out"]) == 0
+    assert main(["fuse", "memory://in/a.armnn", "--out", "memory://out", "--force"]) == 0
+    assert len(memory.cat_file(f"/{RECORD}").splitlines()) == 2
+    capsys.readouterr()
+    assert main(["fuse", "memory://in", "--out", "memory://out"]) == 0
+    assert capsys.readouterr().out.count("earlier written") == 2
+
+
 def test_an_archive_of_models(tmp_path: Path) -> None:
     from zipfile import ZipFile
 
