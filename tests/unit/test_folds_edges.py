@@ -59,6 +59,16 @@ def test_every_extent_counts_in_depth_and_space() -> None:
         wrong = tuple(n + (i == axis) for i, n in enumerate(right))
         assert "which no DepthToSpace of block 2 does" in reason(spaced((3, 5, 7, 8), wrong).graph, "space-depth")
     assert "which no DepthToSpace" in reason(spaced((3, 5, 7, 10), right).graph, "space-depth")  # 10 is not 2 * 4
+    assert types(fold(spaced((1, 2, 2, 18), (1, 6, 6, 2), 3).graph, "space-depth")) == ["DepthToSpace"]
+    assert "which no DepthToSpace" in reason(spaced((1, 2, 2, 18), (1, 6, 6, 3), 3).graph, "space-depth")
+
+
+@pytest.mark.parametrize("block", [(2,), (2, 2, 2), (0, 0), ()])
+def test_blocks_that_are_no_square(block: tuple[int, ...]) -> None:
+    net = spaced((3, 5, 7, 8), (3, 10, 14, 2))
+    params = net.graph.nodes[2]["params"]
+    net.graph.nodes[2]["params"] = FrozenDict({**params, "blockShape": block, "crops": (0, 0) * len(block)})
+    assert f"has the block {block}, which is no square" in reason(net.graph, "space-depth")
 
 
 # equal-siblings
@@ -201,3 +211,159 @@ def test_an_activation_over_one_of_two_inputs_is_no_chain() -> None:
     with pytest.raises(Refused, match="inputs"):
         find_fold("activation-chain").check(Workspace(net.graph), match)
     assert apply(net.graph, "activation-chain").graph["fusions"] == ()
+
+
+def clamped() -> tuple[Net, int, int]:
+    """Minimum over Maximum, constants last; the keys of both."""
+    net = Net()
+    inner = net.binary("Maximum", net.input((1, 4)), net.constant([0.0]))
+    outer = net.binary("Minimum", inner, net.constant([6.0]))
+    net.output(outer)
+    return net, inner, outer
+
+
+def test_an_override_of_the_inner_layer_of_a_clamp() -> None:
+    """Of its data input or its constant, on whichever slot: another TensorInfo is refused, the same one moves up."""
+    for slot in (0, 1):
+        net, inner, _ = clamped()
+        net.graph.nodes[inner]["overrides"] = FrozenDict({slot: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
+        assert f"overrides the TensorInfo of its input {slot}" in reason(net.graph, "clamp")
+    net, inner, outer = clamped()
+    net.graph.nodes[inner]["overrides"] = FrozenDict({0: (True, net.info(0))})  # type: ignore[dict-item]
+    assert fold(net.graph, "clamp").nodes[outer]["overrides"] == {0: (True, net.info(0))}
+
+
+def test_overrides_of_the_outer_layer_of_a_clamp_go_with_its_inputs() -> None:
+    net, inner, outer = clamped()
+    held = {0: (True, net.info(inner)), 1: (False, None)}
+    net.graph.nodes[outer]["overrides"] = FrozenDict(held)  # type: ignore[arg-type]
+    assert "overrides" not in fold(net.graph, "clamp").nodes[outer]
+
+
+def test_an_override_of_an_outer_activation() -> None:
+    net = Net()
+    inner = net.activation(net.input((1, 4)), "ReLu")
+    outer = net.activation(inner, "ReLu")
+    net.output(outer)
+    net.graph.nodes[outer]["overrides"] = FrozenDict({0: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
+    assert "overrides the TensorInfo of its input" in reason(net.graph, "activation-chain")
+
+
+def test_an_override_of_one_norm_among_many() -> None:
+    """A batch leaves it out, and it is refused as it is alone."""
+    net = Net(form="member")
+    at = net.input((1, 1, 1, 1))
+    norms = []
+    for _ in range(batched.FEW + 2):
+        at = net.batch_norm(net.conv(at, np.ones((1, 1, 1, 1)), [0.5]), [2.0], [1.0], [0.0], [1.0])
+        norms.append(at)
+        at = net.activation(at, "ReLu")
+    net.output(at)
+    net.graph.nodes[norms[3]]["overrides"] = FrozenDict({0: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
+    fused = fe.fuse(net.graph, rule("batch-norm"))
+    assert len(fused.graph["fusions"]) == batched.FEW + 1
+    (refused,) = fused.graph["refusals"]
+    assert "overrides the TensorInfo of its input" in refused.reason
+    tensors = [t for node in fused.nodes.values() for t in (node.get("constants") or {}).values()]
+    assert len(tensors) > 2 * batched.FEW
+    assert not any(tensor.data.flags.writeable for tensor in tensors)
+
+
+def test_many_layers_without_weights() -> None:
+    """No input channels, so that there is nothing to multiply; the bias is folded all the same."""
+    net = Net(form="member")
+    x = net.input((1, 1, 1, 0))
+    for _ in range(batched.FEW + 2):
+        conv = net.conv(x, np.ones((2, 1, 1, 0)), [0.5, 1.5], output=TensorInfo((1, 1, 1, 2)))
+        norm = net.batch_norm(conv, [2.0, 2.0], [1.0, 1.0], [0.0, 0.0], [3.0, 3.0], eps=1.0)
+        net.output(net.activation(norm, "ReLu"))
+    fused = fe.fuse(net.graph, rule("batch-norm"))
+    biases = [node["constants"]["biases"].data.tolist() for node in fused.nodes.values() if node["type"][:4] == "Conv"]
+    assert biases == [[1.5, 2.5]] * (batched.FEW + 2)
+
+
+@pytest.mark.parametrize(
+    ("field", "data_type", "words"),
+    [("gamma", "Signed32", "Signed32 does not fold"), ("variance", "QAsymmU8", "QAsymmU8 does not fold")],
+)
+def test_statistics_of_other_types(field: str, data_type: str, words: str) -> None:
+    net = Net(form="member")
+    conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
+    norm = net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
+    held = net.graph.nodes[norm]["constants"]
+    net.graph.nodes[norm]["constants"] = FrozenDict({**held, field: Tensor.of([1, 1], data_type)})
+    net.output(norm)
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert f"{field} of layer" in refused.reason
+    assert words in refused.reason
+
+
+def test_a_transposed_convolution_has_no_weights_on_slots() -> None:
+    net = Net(form="member")
+    conv = net.transpose_conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
+    weights = net.constant(np.ones((2, 1, 1, 1)))
+    fe.connect(net.graph, weights, conv, 0, 1)
+    net.output(net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8]))
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert "has inputs on slots [0, 1]; known are [0]" in refused.reason
+
+
+# pad
+
+
+def test_a_pad_that_requantizes_stays() -> None:
+    """One data type, another scale or offset."""
+    for after in (TensorInfo((1, 4, 4, 1), "QAsymmU8", 0.25, 10), TensorInfo((1, 4, 4, 1), "QAsymmU8", 0.5, 9)):
+        net = Net(data_type="QAsymmU8", form="member")
+        x = net.input((1, 2, 2, 1), quantization_scale=0.5, quantization_offset=10)
+        pad = net.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)], float(after.quantization_offset))
+        net.graph.nodes[pad]["outputs"] = (after,)
+        net.output(net.pool(pad, (2, 2), "Max"))
+        assert "changes data type or quantization" in reason(net.graph, "pad")
+
+
+# permute-upward
+
+
+def test_the_record_of_a_permute_that_moved_up() -> None:
+    net = Net()
+    lower = net.transpose(net.input((1, 2, 3, 5)), (0, 2, 3, 1), name="lower")
+    root = net.transpose(net.activation(lower, "ReLu", name="relu"), (0, 2, 3, 1), name="root")
+    net.graph.nodes[root]["overrides"] = FrozenDict({0: (False, net.info(lower))})  # type: ignore[dict-item]
+    net.output(root)
+    fused = fold(net.graph, "permute-upward")
+    (fusion,) = fused.graph["fusions"]
+    assert fusion.result == "Transpose"
+    assert "overrides" not in fused.nodes[root]
+
+
+# Dequantize over constants
+
+
+def test_constants_that_are_neither_floats_nor_quantized() -> None:
+    net = Net()
+    held = Tensor.of([1, 0], "Boolean")
+    constant = net.layer("Constant", outputs=(held.info,), constants={"input": held})
+    out = TensorInfo((2,), "Float32")
+    net.output(net.layer("Dequantize", constant, outputs=(out,)))
+    assert "Boolean is neither a float nor quantized" in reason(net.graph, "constants")
+
+
+@pytest.mark.parametrize(("axis", "scales"), [(2, (0.5, 0.25)), (1, (0.5, 0.25)), (0, (0.5, 0.25, 1.0))])
+def test_scales_of_an_axis_that_does_not_fit(axis: int, scales: tuple[float, ...]) -> None:
+    held = Tensor.of(np.ones((2, 3)), "QSymmS8", quantization_scales=scales, quantization_dim=axis)
+    net = Net()
+    constant = net.layer("Constant", outputs=(held.info,), constants={"input": held})
+    net.output(net.layer("Dequantize", constant, outputs=(TensorInfo((2, 3)),)))
+    assert f"{len(scales)} scales for axis {axis} of (2, 3)" in reason(net.graph, "constants")
+
+
+# Slices
+
+
+def test_a_slice_of_a_part_is_nothing_to_speak_of() -> None:
+    net = Net()
+    x = net.layer("Floor", net.input((3, 4)))
+    net.output(net.layer("Slice", x, outputs=((2, 4),), params={"begin": (0, 0), "size": (2, 4)}))
+    net.output(net.layer("Slice", x, outputs=((3, 4),), params={"begin": (0, 1), "size": (3, 4)}))
+    untouched(net.graph, "identity-layers")
