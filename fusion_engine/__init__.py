@@ -12,9 +12,11 @@ Examples
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # importing typing takes as long as all else here
 if TYPE_CHECKING:
+    from typing import Any
+
     from fusion_engine.armnn.reader import load, loads
     from fusion_engine.armnn.writer import dumps, save
     from fusion_engine.compare import difference, equal
