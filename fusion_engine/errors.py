@@ -9,6 +9,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from fusion_engine.naming import LONGEST, quoted, shortened
+
 if TYPE_CHECKING:
     from pathlib import Path
 
@@ -154,13 +156,21 @@ class RuleError(FusionEngineError):
 
     @property
     def excerpt(self) -> str:
-        """The line of the fault and, below it, a caret at its column; empty where there is no place."""
+        """The line of the fault, of a long one what is about it, and below it a caret at its column.
+
+        Empty where there is no place.
+        """
         lines = self.text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
         if not self.placed or self.line > len(lines):
             return ""
         line = lines[self.line - 1]
-        pad = "".join("\t" if c == "\t" else " " for c in line[: self.column - 1] if c != "\ufeff")
-        return f"    {line}\n    {pad}^"
+        begin = max(0, min(self.column - 1 - LONGEST // 2, len(line) - LONGEST))
+        shown = line[begin : begin + LONGEST]
+        before = "..." if begin else ""
+        after = "..." if begin + LONGEST < len(line) else ""
+        passed = before + shown[: self.column - 1 - begin]
+        pad = "".join("\t" if c == "\t" else " " for c in passed if c != "\ufeff")
+        return f"    {before}{shown}{after}\n    {pad}^"
 
     def __str__(self) -> str:
         where = f"line {self.line}, column {self.column}" if self.placed else ""
@@ -168,7 +178,7 @@ class RuleError(FusionEngineError):
             where = f"{self.source}:{self.outer[0]}:{self.outer[1]}: {where} of the text that begins there"
         elif self.source:
             where = f"{self.source}:{self.line}:{self.column}" if self.placed else self.source
-        rule = f" (rule '{self.rule}')" if self.rule else ""
+        rule = f" (rule '{shortened(self.rule)}')" if self.rule else ""
         excerpt = f"\n{self.excerpt}" if self.excerpt else ""
         return f"{where}{rule}: {self.reason}{excerpt}".lstrip(": ")
 
@@ -181,4 +191,4 @@ def nearest(word: str, candidates: Sequence[str], most: int = 3) -> str:
     for candidate in sorted(candidates):
         folded.setdefault(candidate.lower(), candidate)
     close = [folded[c] for c in get_close_matches(word.lower(), list(folded), most, 0.6)]
-    return f" (did you mean {' or '.join(repr(c) for c in close)}?)" if close else ""
+    return f" (did you mean {' or '.join(map(quoted, close))}?)" if close else ""

@@ -17,7 +17,7 @@ from fusion_engine.language.pattern import PatternItem, PatternLayer, parts_of
 from fusion_engine.language.rule import FusingRule
 from fusion_engine.match import Matcher, Miss, StepLimitError, compile_rule
 from fusion_engine.match import explain as missed_at
-from fusion_engine.naming import layer_place
+from fusion_engine.naming import layer_place, shortened
 from fusion_engine.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ def _told(rule: FusingRule, workspace: Workspace, root: int, miss: Miss) -> Near
         # What was bound is no more than before the first of the alternatives, so all of them failed on the type.
         names = _alternatives(rule, miss.pattern)
         found = _article(workspace.result(layer) or workspace.type(layer))
-        reason = f"it is {' and '.join(f'no {name}' for name in names)}: it is {found}"
+        reason = f"it is {' and '.join(f'no {shortened(name)}' for name in names)}: it is {shortened(found)}"
     start, end = (0, 0) if span is None else (span.start, span.end)
     return NearMiss(rule.name, _ref(workspace, root), _ref(workspace, layer), reason, miss.depth, miss.text, start, end)
 

@@ -20,6 +20,7 @@ from fusion_engine.language.pattern import Constraint
 from fusion_engine.language.steps import Steps, run
 from fusion_engine.language.tokens import place
 from fusion_engine.language.tree import Group, Item, Rule, Scope
+from fusion_engine.naming import quoted, shortened
 from fusion_engine.schema import schema
 
 __all__ = ["MAX_LAYERS", "Head", "Link", "Vocabulary", "name_fault", "named_rules", "vocabulary"]
@@ -353,17 +354,17 @@ class Vocabulary:
         if name in SCOPE_WORDS:
             return f"{name!r} is no layer type: a scope such as fp16|nchw| stands right before one, in syntax version 2"
         if scope_like(name):
-            return f"{name!r} is neither a layer type nor a scope: {SCOPES_ARE}"
+            return f"{quoted(name)} is neither a layer type nor a scope: {SCOPES_ARE}"
         known = sorted({*schema().layers, *self._texts, *self.results} - {own})
-        return f"{name!r} is no layer type, vocabulary name or result of a rule{hint}{nearest(name, known)}"
+        return f"{quoted(name)} is no layer type, vocabulary name or result of a rule{hint}{nearest(name, known)}"
 
 
 def _cycle(open_names: list[str], name: str) -> str:
     path = open_names[open_names.index(name) :]
     if len(path) == 1:
-        return f"{name!r} refers to itself"
+        return f"{quoted(name)} refers to itself"
     shown = path if len(path) <= 6 else [*path[:3], "...", *path[-2:]]
-    return f"{name!r} refers to itself: {' -> '.join([*shown, name])}"
+    return f"{quoted(name)} refers to itself: {' -> '.join(map(shortened, [*shown, name]))}"
 
 
 def _names(item: Item) -> bool:

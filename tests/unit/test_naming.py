@@ -106,3 +106,36 @@ def test_reports_for_people_have_the_ends_and_json_has_all(models: None) -> None
     (model,) = json.loads(Path("r.json").read_text())["models"]
     assert model["refusals"][0]["layer"]["name"] == f"{LONG}norm"
     assert len(model["refusals"][0]["reason"]) < 1000
+
+
+# Rule files
+
+
+def test_the_excerpt_of_a_long_line_is_what_is_about_its_fault() -> None:
+    line = "".join(chr(ord("a") + number % 26) for number in range(100_000))
+    for column in (1, 2, 99, 101, 102, 50_000, 99_900, 99_999, 100_000, 100_001):
+        shown, caret = fe.RuleError("no", text=f"x\n{line}\ny", line=2, column=column).excerpt.split("\n")
+        assert len(shown) <= 4 + LONGEST + 6
+        at = caret.index("^")
+        assert caret == " " * at + "^"
+        assert shown[at : at + 1] == line[column - 1 : column]
+        assert shown.strip(" .") in line
+    short = "Activation{?}"
+    assert fe.RuleError("no", text=short, column=12).excerpt == f"    {short}\n{' ' * 15}^"
+
+
+def test_names_of_rule_files_are_shown_in_part() -> None:
+    for text in (f"Activation{{{LONG}}}", f"{LONG}{{?}}"):
+        with pytest.raises(fe.RuleError) as caught:
+            fe.FusingRule(text, into="X", name=LONG)
+        assert "MIDDLE" not in str(caught.value)
+        assert max(map(len, str(caught.value).split("\n"))) < 1000
+
+
+def test_near_misses_show_long_types_in_part(models: None, capsys: pytest.CaptureFixture[str]) -> None:
+    made = fe.fuse(fe.load("m/a.armnn"), fe.FusingRule("Activation{?}", into=f"T{LONG}"))
+    fe.save(made, "m/made.armnn")
+    main(["match", "Output{Convolution2d}", "m/made.armnn", "--why"])
+    shown = capsys.readouterr().out
+    assert "MIDDLE" not in shown
+    assert "it is a Tnnn" in shown
