@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 from fusion_engine.errors import ConversionError, nearest
 from fusion_engine.network import Network, param
 from fusion_engine.resources import folder
-from fusion_engine.schema import Schema, Table, schema
+from fusion_engine.schema import Field, Schema, schema
 
 __all__ = ["WEIGHT_TYPES", "ReaderFault", "Release", "find_release", "release_names", "releases", "since"]
 
@@ -206,14 +206,14 @@ def _within(facts: Schema, layers: frozenset[str], later: set[str]) -> tuple[fro
     """Fields and enum values of a schema that layers of these types lead to, without the fields added later."""
     fields: set[str] = set()
     values: set[str] = set()
+    named = _named(facts.dialect)
     pending = [facts.root, "ConstTensor", *facts.unions["ConstTensorData"], *(f"{name}Layer" for name in layers)]
     seen = set(pending)
     while pending:
-        table = facts.tables[pending.pop()]
-        for one, name in zip(table.fields, _names(table), strict=True):
-            if f"{table.name}.{name}" in later:
+        for one, name in named[pending.pop()]:
+            if name in later:
                 continue
-            fields.add(f"{table.name}.{name}")
+            fields.add(name)
             if one.kind == "enum":
                 values.update(f"{one.type}.{value}" for value in facts.enums[one.type].values)
             elif one.kind in ("table", "tables") and one.type not in seen:
@@ -222,13 +222,16 @@ def _within(facts: Schema, layers: frozenset[str], later: set[str]) -> tuple[fro
     return frozenset(fields), frozenset(values)
 
 
-def _names(table: Table) -> Iterator[str]:
-    """The fields of a table by their names of release 24.08."""
+@cache
+def _named(dialect: str) -> dict[str, tuple[tuple[Field, str], ...]]:
+    """The fields of a dialect's tables, each with the table's name and its own of release 24.08."""
     newest = schema().tables
-    present = newest[table.name].fields if table.name in newest else ()
-    former = {other.former: other.name for other in present if other.former is not None}
-    for one in table.fields:
-        yield former.get(one.name, one.name)
+    found = {}
+    for table in schema(dialect).tables.values():
+        present = newest[table.name].fields if table.name in newest else ()
+        former = {other.former: other.name for other in present if other.former is not None}
+        found[table.name] = tuple((one, f"{table.name}.{former.get(one.name, one.name)}") for one in table.fields)
+    return found
 
 
 def _holds(fault: Mapping[str, Any], number: int, numbers: Mapping[str, int]) -> bool:
