@@ -178,6 +178,34 @@ def test_weights_with_one_scale_in_a_list() -> None:
     )
 
 
+# Layouts
+
+
+def test_a_batch_norm_of_two_dimensions() -> None:
+    net = Net()
+    x = net.input((3, 2))
+    norm = net.batch_norm(x, [4, 3], [1, -1], [0.5, 0.25], [3, 8], eps=1.0)
+    given = np.array([[1.0, 1.0], [0.5, 0.25], [0.0, -1.0]])
+    found = one(net, norm, {x: given})
+    np.testing.assert_allclose(found, (given - [0.5, 0.25]) * [2, 1] + [1, -1], rtol=1e-6)
+
+
+def test_a_convolution_3d_with_channels_first() -> None:
+    random = np.random.default_rng(1)
+    x, w = random.uniform(-1, 1, (1, 3, 4, 5, 2)), random.uniform(-1, 1, (2, 2, 3, 2, 3))
+    last = Net()
+    given = last.input(x.shape)
+    expected = one(last, last.conv3d(given, w, [1, 2, 3]), {given: x})
+    first = Net(layout="NCDHW")
+    given = first.input((1, 2, 3, 4, 5))
+    out = TensorInfo((1, 3, *expected.shape[1:4]))
+    conv = first.conv3d(given, w, [1, 2, 3], output=out)
+    params = first.graph.nodes[conv]["params"]
+    first.graph.nodes[conv]["params"] = FrozenDict({**params, "dataLayout": "NCDHW"})
+    found = one(first, conv, {given: np.moveaxis(x, 4, 1)})
+    np.testing.assert_allclose(np.moveaxis(found, 1, 4), expected, rtol=1e-6)
+
+
 # What is said of layers that cannot be expressed
 
 
