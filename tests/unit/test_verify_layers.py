@@ -294,7 +294,7 @@ def no_stride(net: Net) -> int:
 )
 def test_reasons(build: Callable[[Net], int], words: str) -> None:
     net = Net()
-    assert words in refused(net, build(net))
+    assert refused(net, build(net)).endswith(words)
 
 
 def test_room_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
