@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as kept
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from fusion_engine.network import EMPTY, Network, Storage, default_value, describe, edges_into
+from fusion_engine.network import EMPTY, Network, Storage, default_value, describe, edges_into, inside
 from fusion_engine.releases.facts import WEIGHT_TYPES, ReaderFault, Release, releases, since
 from fusion_engine.schema import LayerType, Schema, Table, schema
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -141,20 +141,37 @@ def _stored(graph: Network, release: Release) -> Iterator[Obstacle]:
 
 def needs_of(graph: Network) -> Needs:
     """What a network needs, from its layers in ascending order of their keys."""
-    found: dict[tuple[str, Need], list[int]] = {}
-    known: _Known = {}
+    alike: dict[tuple[Any, ...], list[int]] = {}
     for key in sorted(graph):
-        kind = graph.nodes[key]["type"]
-        for need in dict.fromkeys(_layer(graph, key, known)):
-            found.setdefault((kind, need), []).append(key)
+        alike.setdefault(_signature(graph, key), []).append(key)
+    found: dict[tuple[str, Need], list[int]] = {}
+    for keys in alike.values():
+        for need in dict.fromkeys(_layer(graph, keys[0])):
+            found.setdefault((graph.nodes[keys[0]]["type"], need), []).extend(keys)
+    for keys in found.values():
+        keys.sort()
     return Needs(graph, found)
 
 
-_Known: TypeAlias = "dict[tuple[str, int], tuple[Need, ...]]"
-"""The needs of descriptors and TensorInfos, by layer type and the object's id: layers share these objects."""
+def _signature(graph: Network, key: int) -> tuple[Any, ...]:
+    """Equal for layers that have the same needs: all that `_layer` looks at, immutable objects by their ids."""
+    node = inside(graph).nodes[key]
+    kind = node["type"]
+    if kind not in schema().layers:
+        return (kind,)
+    constants, overrides = node.get("constants") or EMPTY, node.get("overrides") or EMPTY
+    return (
+        kind,
+        id(node.get("params")),
+        tuple(map(id, node.get("outputs", ()))),
+        tuple([(field, id(tensor.info), tensor.untagged) for field, tensor in constants.items()]),
+        tuple([(bool(overridden), id(info)) for overridden, info in overrides.values()]),
+        tuple([fault for fault in _faults().get(kind, ()) if fault.concerns(graph, key)]),
+        tuple(_weights(graph, key, kind)) if kind in WEIGHT_TYPES else (),
+    )
 
 
-def _layer(graph: Network, key: int, known: _Known) -> Iterator[Need]:
+def _layer(graph: Network, key: int) -> Iterator[Need]:
     node = graph.nodes[key]
     kind = schema().layers.get(node["type"])
     yield Need("layers", node["type"])
@@ -167,17 +184,10 @@ def _layer(graph: Network, key: int, known: _Known) -> Iterator[Need]:
     if kind.descriptor is not None and params is None:
         yield Need("descriptor", kind.name)
     elif kind.descriptor is not None:
-        needs = known.get((kind.name, id(params)))
-        if needs is None:
-            needs = tuple(_descriptor(kind.descriptor, params, f"{kind.name}Layer.descriptor"))
-            known[kind.name, id(params)] = needs
-        yield from needs
+        yield from _descriptor(kind.descriptor, params, f"{kind.name}Layer.descriptor")
     yield from _members(node.get("constants") or EMPTY, kind)
     for info in node.get("outputs", ()):
-        needs = known.get(("", id(info)))
-        if needs is None:
-            needs = known["", id(info)] = tuple(_info(info))
-        yield from needs
+        yield from _info(info)
     for overridden, info in (node.get("overrides") or EMPTY).values():
         if overridden:
             yield Need("fields", "InputSlot.isOverridden", "an overridden TensorInfo on an input slot")
@@ -204,7 +214,7 @@ def _kind(graph: Network, key: int, kind: LayerType) -> Iterator[Need]:
     if kind.name == "DepthwiseConvolution2d":
         yield Need("depthwise", True)
     if kind.name in WEIGHT_TYPES:
-        yield from _weights(graph, key, kind)
+        yield from _weights(graph, key, kind.name)
 
 
 @cache
@@ -262,15 +272,15 @@ def _info(info: TensorInfo | None) -> Iterator[Need]:
         yield Need("fields", "TensorInfo.dimensionSpecificity", "extents that are not known")
 
 
-def _weights(graph: Network, key: int, kind: LayerType) -> Iterator[Need]:
+def _weights(graph: Network, key: int, kind: str) -> Iterator[Need]:
     held = graph.nodes[key].get("constants") or EMPTY
     fed = {slot: source.layer for slot, source in edges_into(graph, key)}
     for field, slot in (("weights", 1), ("biases", 2)):
         if field in held:
-            yield Need("form", kind.name, "members")
+            yield Need("form", kind, "members")
         elif slot in fed:
             constant = graph.nodes[fed[slot]]["type"] == "Constant"
-            yield Need("form", kind.name, "inputs" if constant else "computed")
+            yield Need("form", kind, "inputs" if constant else "computed")
 
 
 # What of it a release lacks
