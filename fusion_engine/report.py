@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from functools import cache
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
@@ -168,8 +169,9 @@ class ModelReport:
         """The entry of ``models`` in a report; where fusions were verified, each says what was found."""
         if self.recorded is not None:
             return dict(self.recorded)
-        found = asdict(replace(self, readings=(), verification=None))
-        del found["readings"], found["recorded"]
+        apart = ("readings", "recorded", "verification")
+        found = {entry.name: _plain(getattr(self, entry.name)) for entry in fields(self) if entry.name not in apart}
+        found["verification"] = None
         for entry in found["statistics"]:
             entry["seconds"] = round(entry["seconds"], 6)
         if self.verification is not None:
@@ -180,6 +182,21 @@ class ModelReport:
         found["seconds"] = None if self.seconds is None else round(self.seconds, 6)
         names = ("path", "output", "status", "seconds", "dialect")
         return {name: found.pop(name) for name in names} | found
+
+
+def _plain(value: Any) -> Any:
+    """Dataclasses within as dicts; as `dataclasses.asdict`, but what cannot be changed is not copied."""
+    if isinstance(value, tuple):
+        return tuple([_plain(item) for item in value])
+    kind: Any = type(value)
+    names = _names(kind)
+    return value if names is None else {name: _plain(getattr(value, name)) for name in names}
+
+
+@cache
+def _names(kind: type) -> tuple[str, ...] | None:
+    """The fields of a class where it is a dataclass."""
+    return tuple(entry.name for entry in fields(kind)) if is_dataclass(kind) else None
 
 
 def readings_json(readings: Sequence[Reading]) -> dict[str, Any]:
