@@ -9,6 +9,7 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.checks import RANGES, info_fault, is_int, scalar_fault, shown
+from fusion_engine.network import FrozenDict
 from fusion_engine.schema import schema
 from fusion_engine.tensor import TensorInfo
 from tests.support.nets import Net
@@ -88,6 +89,22 @@ def test_tensor_infos(fields: dict[str, Any], fault: str | None) -> None:
         assert "Float32" in found
     else:
         assert found == fault
+
+
+@pytest.mark.parametrize(
+    ("value", "fault"),
+    [
+        (5, "parameter axis is 5: it must be a tuple"),
+        ((0, -(2**31) - 1), "entry 1: it must be between"),
+        ((0, "1"), "parameter axis is (0, '1'): entry 1: it must be an int"),
+    ],
+)
+def test_vectors(value: Any, fault: str) -> None:
+    net = Net()
+    net.output(net.layer("Mean", net.input((1, 4)), params={"axis": (0,)}, name="mean"))
+    net.graph.nodes[1]["params"] = FrozenDict({"axis": value})
+    (problem,) = fe.validate(net.graph)
+    assert str(problem).endswith(fault) or (fault.endswith("between") and fault in str(problem))
 
 
 def test_an_info_that_is_none() -> None:
