@@ -367,3 +367,29 @@ def test_a_slice_of_a_part_is_nothing_to_speak_of() -> None:
     net.output(net.layer("Slice", x, outputs=((2, 4),), params={"begin": (0, 0), "size": (2, 4)}))
     net.output(net.layer("Slice", x, outputs=((3, 4),), params={"begin": (0, 1), "size": (3, 4)}))
     untouched(net.graph, "identity-layers")
+
+
+# noop-activation
+
+
+@pytest.mark.parametrize("data_type", ["Float32", "Float16"])
+@pytest.mark.parametrize(
+    ("function", "a", "b", "gone"),
+    [
+        ("Linear", 1.0, 0.0, True),
+        ("Linear", 2.0, 0.0, False),
+        ("Linear", 1.0, 1.0, False),
+        ("Abs", 0.0, 0.0, False),
+        ("BoundedReLu", float("inf"), float("-inf"), True),
+        ("BoundedReLu", 6.0, -6.0, False),
+    ],
+)
+def test_activations_of_floats_that_do_nothing(function: str, a: float, b: float, gone: bool, data_type: str) -> None:
+    """Of many that do something, which a scan leaves out at a glance, the rule finds those that do not."""
+    net = Net(data_type=data_type)
+    at = net.input((1, 4))
+    for _ in range(5):
+        at = net.activation(net.activation(at, "TanH", 1.0, 1.0), "ReLu")
+    net.output(net.layer("Floor", net.activation(at, function, a, b)))
+    fused = fe.fuse(net.graph, rule("noop-activation"))
+    assert types(fused) == ["Activation"] * (10 if gone else 11) + ["Floor"]
