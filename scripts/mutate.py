@@ -438,8 +438,8 @@ class Plugin:
     def install(self, mutant: Mutant) -> bool:
         """Give the live functions of the module the mutant's code objects; False where none can be given any."""
         path = str(ROOT / mutant.module)
-        before = list(code_objects(compile((ROOT / mutant.module).read_text("utf-8"), path, "exec")))
-        after = list(code_objects(compile(mutated(mutant), path, "exec")))
+        before = list(code_objects(compile((ROOT / mutant.module).read_text("utf-8"), path, "exec", dont_inherit=True)))
+        after = list(code_objects(compile(mutated(mutant), path, "exec", dont_inherit=True)))
         if len(before) != len(after):  # the fault takes a lambda or comprehension away
             named = {(code.co_qualname, code.co_firstlineno): code for code in after}
             before = [code for code in before if (code.co_qualname, code.co_firstlineno) in named]
