@@ -137,6 +137,24 @@ def test_two_runs_into_one_directory(capsys: pytest.CaptureFixture[str]) -> None
     assert run(capsys) == ["new", "new", "new"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied where there is fork")
+def test_a_directory_is_free_when_its_run_has_ended_though_a_copy_of_it_lives() -> None:
+    os.mkdir("o")
+    end, begin = os.pipe()
+    with Ledger("o", "task").alone():
+        if (child := os.fork()) == 0:
+            os.close(begin)
+            os.read(end, 1)
+            os._exit(0)
+    try:
+        with Ledger("o", "task").alone():
+            pass
+    finally:
+        os.close(begin)
+        os.waitpid(child, 0)
+        os.close(end)
+
+
 def test_what_a_killed_run_left_goes(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkdir("o")
     Path("o/.a.armnn.k2xw9.tmp").write_bytes(b"half")

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shlex
 import sys
+import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,9 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.batch import Job, plan
 from fusion_engine.language.sources import read_source
-from fusion_engine.pool import cores, in_parallel
+from fusion_engine.pool import _context, cores, in_parallel
 from fusion_engine.report import ModelReport
+from fusion_engine.signals import orderly
 from fusion_engine.tasks import Task
 from tests.support.nets import Net
 
@@ -68,6 +72,45 @@ def test_a_worker_that_is_killed_fails_its_model_only(jobs: list[Job], tmp_path:
     assert reports[3].error is not None
     assert reports[3].error.startswith(f"{jobs[3].path}: its worker process was ended by SIGKILL")
     assert set(written(tmp_path / "out")) == {"0.armnn", "2.armnn", "4.armnn", "5.armnn"}
+
+
+def test_a_worker_ends_by_a_signal_that_the_main_process_handles(jobs: list[Job], tmp_path: Path) -> None:
+    task = judged(tmp_path, "if sys.argv[1].endswith('3.armnn'): os.kill(os.getppid(), signal.SIGTERM)")
+    with orderly():
+        reports = list(in_parallel(jobs, task, 2))
+    assert [report.status for report in reports] == ["fused", "failed", "fused", "failed", "fused", "fused"]
+    assert reports[3].error == f"{jobs[3].path}: its worker process was ended by SIGTERM"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
+def test_workers_are_copies_of_this_process_where_that_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert _context(FUSE).get_start_method() == "fork"
+    assert _context(replace(FUSE, verify=True)).get_start_method() == "spawn"
+    waiting = threading.Event()
+    thread = threading.Thread(target=waiting.wait)
+    thread.start()
+    try:
+        assert _context(FUSE).get_start_method() == "spawn"
+    finally:
+        waiting.set()
+        thread.join()
+    assert _context(FUSE).get_start_method() == "fork"
+    monkeypatch.setattr(Task, "own", False)
+    assert _context(FUSE).get_start_method() == "spawn"
+
+
+@pytest.mark.parametrize("start", ["fork", "spawn"])
+def test_copies_and_new_processes_do_the_same(
+    jobs: list[Job], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
+) -> None:
+    monkeypatch.setattr("fusion_engine.pool._context", lambda _: multiprocessing.get_context(start))
+    worker = FUSE.worker()
+    alone = [worker(job) for job in jobs]
+    bytes_alone = written(tmp_path / "out")
+    for path in (tmp_path / "out").iterdir():
+        path.unlink()
+    assert list(in_parallel(jobs, FUSE, 2)) == alone
+    assert written(tmp_path / "out") == bytes_alone
 
 
 def test_a_worker_that_hangs_fails_its_model_only(jobs: list[Job], tmp_path: Path) -> None:
