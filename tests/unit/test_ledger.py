@@ -139,7 +139,8 @@ def test_two_runs_into_one_directory(capsys: pytest.CaptureFixture[str]) -> None
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copied where there is fork")
 def test_a_directory_is_free_when_its_run_has_ended_though_a_copy_of_it_lives() -> None:
-    os.mkdir("o")
+    (Path("o") / FOLDER).mkdir(parents=True)
+    (Path("o") / FOLDER / "done.jsonl").touch()
     end, begin = os.pipe()
     with Ledger("o", "task").alone():
         if (child := os.fork()) == 0:
