@@ -383,7 +383,7 @@ def kills(zoo: Path, folder: Path, moments: int, *, seed: int = 50) -> Iterator[
             for path in (sorted(out.rglob("*.armnn")) if out.exists() else ())
         }
         torn = [name for name, found in there.items() if wanted.get(name) != found]
-        code = _quiet(command(zoo, out, "--jobs", str(jobs)))
+        code, said = _quiet(command(zoo, out, "--jobs", str(jobs)))
         try:
             same = written(out) == wanted
         except AssertionError as error:
@@ -393,14 +393,18 @@ def kills(zoo: Path, folder: Path, moments: int, *, seed: int = 50) -> Iterator[
         yield (
             f"{'ok' if good else 'WRONG'} killed after {after:.2f} s with {len(there)} of {len(wanted)} written, "
             f"{len(torn)} torn; the rerun: exit code {code}, bytes {'equal' if same else 'DIFFER'}"
+            + ("" if code == 0 else f": {said}")
         )
-        shutil.rmtree(out)
+        shutil.rmtree(out, ignore_errors=True)
 
 
-def _quiet(words: list[str]) -> int:
-    return subprocess.run(
-        words, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False
-    ).returncode
+def _quiet(words: list[str]) -> tuple[int, str]:
+    """The exit code of a command, and the last failure that it told of."""
+    done = subprocess.run(
+        [*words, "--quiet"], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+    )
+    told = [line for line in (done.stdout + done.stderr).splitlines() if ": failed: " in line or "rror" in line]
+    return done.returncode, told[-1] if told else ""
 
 
 # The whole
