@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.armnn.columns import Columns, Ints, Rows, Tables, Unusual, require
+from fusion_engine.armnn.columns import Columns, Ints, Rows, Tables, Unusual, distinct, require
 from fusion_engine.armnn.decode import MAX_BUFFER, Buffer, Decoder, Union
 from fusion_engine.armnn.dialects import BINDABLE_VTABLE, odd_tags
 from fusion_engine.armnn.files import MappedFile
@@ -89,7 +89,7 @@ class LayerColumns:
         bindings = np.zeros(count, np.int64)
         params: list[Any] = [EMPTY] * count
         pending: list[tuple[Ints, str, Ints]] = []
-        for tag in np.unique(tags).tolist():
+        for tag in distinct(tags).tolist():
             kind = facts.by_tag.get(tag)
             require(kind is not None)
             assert kind is not None
@@ -156,7 +156,7 @@ class LayerColumns:
         columns, fields = self.columns, self.facts.tables["LayerBase"].by_name
         base = columns.tables("LayerBase", bases)
         keys = columns.small(base.at(fields["index"].slot), "I", 0)
-        require(len(np.unique(keys)) == len(keys))
+        require(len(distinct(keys)) == len(keys))
         named = base.at(fields["layerName"].slot)
         require(np.all(named > 0))
         names = self._strings(named)
@@ -308,8 +308,8 @@ class LayerColumns:
         """Count what vectors hold, each once however many tensors have it, against the decoder's allowance."""
         total = int(lengths.sum())
         if total > self.columns.size:
-            _, first = np.unique(vectors, return_index=True)
-            total = int(lengths[first].sum())
+            order = np.argsort(vectors, kind="stable")
+            total = int(lengths[order[np.diff(vectors[order], prepend=-1) > 0]].sum())
         self.decoder.take_blocks(total)
 
     # The network

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from fusion_engine.armnn.decode import MAX_BUFFER, SIZES, Buffer
 from fusion_engine.schema import Field, Schema
 
-__all__ = ["Columns", "Ints", "Rows", "Tables", "Unusual", "require"]
+__all__ = ["Columns", "Ints", "Rows", "Tables", "Unusual", "distinct", "require"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -29,6 +29,15 @@ def require(condition: Any) -> None:
     """Raise Unusual where something does not hold."""
     if not condition:
         raise Unusual
+
+
+def distinct(numbers: Ints) -> Ints:
+    """Those of numbers from 0 on that differ, sorted.
+
+    The first numpy.unique of a process imports numpy.ma, which takes longer than reading most models.
+    """
+    found = np.sort(numbers)
+    return found[np.diff(found, prepend=-1) > 0]
 
 
 def _aligned(positions: Ints, mask: int) -> bool:
@@ -111,8 +120,9 @@ class Columns:
             require(positions.max() + end <= self.size)
             same = {slot: positions + at for slot, at in layout.items()}
             return Tables(positions, same, np.full(len(positions), end), vtables)
-        kinds, which = np.unique(vtables, return_inverse=True)
+        kinds = distinct(vtables)
         require(len(kinds) <= 64 or len(kinds) * 8 <= len(positions))
+        which = np.searchsorted(kinds, vtables)
         layouts = [self._layout(int(kind), fields) for kind in kinds]
         ends = np.array([_end(layout, fields) for layout in layouts])[which]
         require((positions + ends).max() <= self.size)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from fusion_engine.armnn.columns import Columns, Ints, Tables
+from fusion_engine.armnn.columns import Columns, Ints, Tables, distinct
 from fusion_engine.armnn.decode import Decoder
 from fusion_engine.armnn.sharing import Sharing, info_size
 from fusion_engine.tensor import TensorInfo
@@ -33,7 +33,7 @@ class Infos:
         self._columns = columns
         self._decoder = decoder
         self._table = columns.facts.tables["TensorInfo"]
-        self._places = np.unique(places)
+        self._places = distinct(places)
         self.distinct: list[TensorInfo] = []
         tables = columns.tables("TensorInfo", self._places)
         shapes, ranks = self._vectors(tables, "dimensions", 4)
@@ -54,7 +54,7 @@ class Infos:
             rows[deep, end + 2] |= (columns.bytes[flags[deep] + 4 + axis] > 0).astype(np.uint32) << np.uint32(axis)
         self._numbers = self._read(rows, odd)
         if np.any(odd):
-            _, uses = np.unique(places, return_counts=True)
+            uses = np.bincount(np.searchsorted(self._places, places))
             for number in np.nonzero(odd)[0].tolist():
                 sharing.count(int(uses[number]) * info_size(self.distinct[self._numbers[number]]))
 
