@@ -1,6 +1,6 @@
 // LD_PRELOAD shim: input and output fail as on a bad disk or a full one.
 //
-//   BROKEN_CALL   write, fsync, rename, copy_file_range, sendfile, read
+//   BROKEN_CALL   write, fsync, rename, copy_file_range, preadv, read
 //   BROKEN_AFTER  so many calls work first
 //   BROKEN_ERRNO  the error (5 is EIO, 28 ENOSPC)
 //   BROKEN_SHORT  set: a failing write first writes half of what it was given
@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static int regular(int fd) {
@@ -56,10 +57,11 @@ ssize_t copy_file_range(int in, off64_t *at, int out, off64_t *to, size_t size, 
   return broken("copy_file_range") ? -1 : REAL(copy_file_range)(in, at, out, to, size, flags);
 }
 
-ssize_t sendfile(int out, int in, off_t *at, size_t size) {
-  return broken("sendfile") ? -1 : REAL(sendfile)(out, in, at, size);
+// Python's os.preadv calls one of these two.
+ssize_t preadv64(int fd, const struct iovec *buffers, int count, off64_t at) {
+  return broken("preadv") ? -1 : REAL(preadv64)(fd, buffers, count, at);
 }
 
-ssize_t sendfile64(int out, int in, off64_t *at, size_t size) {
-  return broken("sendfile") ? -1 : REAL(sendfile64)(out, in, at, size);
+ssize_t preadv64v2(int fd, const struct iovec *buffers, int count, off64_t at, int flags) {
+  return broken("preadv") ? -1 : REAL(preadv64v2)(fd, buffers, count, at, flags);
 }

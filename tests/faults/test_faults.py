@@ -122,7 +122,7 @@ def test_a_disk_that_fails(
         assert (out / "model.armnn").read_bytes() == b"what was there"
 
 
-@pytest.mark.parametrize("call", ["copy_file_range", "sendfile"])
+@pytest.mark.parametrize("call", ["copy_file_range", "preadv"])
 def test_a_disk_that_fails_while_weights_are_copied(shim: Path, tmp_path: Path, call: str) -> None:
     fe.save(network(2**18), tmp_path / "model.armnn")
     program = (
@@ -130,7 +130,7 @@ def test_a_disk_that_fails_while_weights_are_copied(shim: Path, tmp_path: Path, 
         "from fusion_engine.armnn import files\n"
         "import fusion_engine as fe\n"
         "files.READ_WHOLE = 16\n"
-        f"if {call == 'sendfile'}: del os.copy_file_range\n"
+        f"if {call == 'preadv'}: del os.copy_file_range\n"
         "try:\n"
         "    fe.save(fe.load('model.armnn'), 'copy.armnn')\n"
         "except fe.OutputError as error:\n"
