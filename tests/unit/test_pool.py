@@ -84,16 +84,13 @@ def test_a_worker_ends_by_a_signal_that_the_main_process_handles(jobs: list[Job]
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are copied on Linux only")
 def test_workers_are_copies_of_this_process_where_that_is_safe(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = [1]
+    monkeypatch.setattr(threading, "active_count", lambda: threads[0])  # other tests leave some
     assert _context(FUSE).get_start_method() == "fork"
     assert _context(replace(FUSE, verify=True)).get_start_method() == "spawn"
-    waiting = threading.Event()
-    thread = threading.Thread(target=waiting.wait)
-    thread.start()
-    try:
-        assert _context(FUSE).get_start_method() == "spawn"
-    finally:
-        waiting.set()
-        thread.join()
+    threads[0] = 2
+    assert _context(FUSE).get_start_method() == "spawn"
+    threads[0] = 1
     assert _context(FUSE).get_start_method() == "fork"
     monkeypatch.setattr(Task, "own", False)
     assert _context(FUSE).get_start_method() == "spawn"
