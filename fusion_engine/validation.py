@@ -210,8 +210,8 @@ class _Validator:
         self.nodes: dict[int, dict[str, Any]] = {key: data for key, data in nodes.items() if type(key) is int}
         self.connections: dict[int, list[tuple[int, int, int]]] = {key: [] for key in self.nodes}
         """Per layer (input slot, source, output slot) of the connections that are right."""
-        self.ascending = True
-        """Whether each of them leads from a smaller key to a larger one."""
+        self.descending: list[int] = []
+        """Sources of those that do not lead from a smaller key to a larger one."""
         self.wrong_edges: dict[int, list[tuple[int, str]]] = {}
         self.listed: set[int] = set()
         self.layer = 0
@@ -358,7 +358,7 @@ class _Validator:
                 if len(entries) > 1:
                     several.append(entries)
                 if source >= target:
-                    self.ascending = False
+                    self.descending.append(source)
                 if not found[2]:
                     self.wrong_edges.setdefault(target, []).append((source, shown(slots)))
         for entries in several:
@@ -396,8 +396,12 @@ class _Validator:
                 self._say_general(f"the {kind}s {same} have one binding id, {number}: {listed} names layers by it")
 
     def _cycle(self) -> None:
-        """Reports one cycle, beginning at its smallest key."""
-        if self.ascending:
+        """Reports one cycle, beginning at its smallest key.
+
+        A cycle has a connection that does not lead upwards, and its source has inputs. Mostly there is none such:
+        files have sources first, and what is added to a network is a Constant.
+        """
+        if not any(self.connections[source] for source in self.descending):
             return
         consumers: dict[int, list[int]] = {key: [] for key in self.nodes}
         for key, connections in self.connections.items():
