@@ -48,6 +48,8 @@ def _check(wanted: Sequence[str], used: Sequence[str], baseline: str | None) -> 
             raise Wrong("say where the report goes: --report FILE.json (or - for standard output)")
         if os.path.isdir(path):
             raise Wrong(f"the report {printable(path)} is a directory: name a file")
+        if not is_url(path):
+            _require_name(path)
         place = identity(path)
         if place in places:
             raise Wrong(f"the report {printable(path)} is a model or rule file of the run: name another file")
@@ -62,6 +64,16 @@ def _check(wanted: Sequence[str], used: Sequence[str], baseline: str | None) -> 
         if suffix_of(path) is None:
             endings = f"{', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}"
             raise Wrong(f"the report {printable(path)} has no known format: end its name in {endings}")
+
+
+def _require_name(path: str) -> None:
+    """A file can have that name, whether there is one or not; its directory is looked at elsewhere."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except OSError as error:
+        raise Wrong(f"the report {printable(path)} cannot be written: {error.strerror}") from error
 
 
 def write_reports(wanted: Sequence[str], document: Mapping[str, Any], console: Console) -> bool:

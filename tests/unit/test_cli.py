@@ -203,6 +203,10 @@ def test_dry_run(models: Path, capsys: pytest.CaptureFixture[str]) -> None:
             ["fuse", "models", "--dry-run", "--report", "broken.toml/r.json"],
             "broken.toml: nothing can be written there",
         ),
+        (
+            ["fuse", "models", "--out", "o", "--report", f"{'r' * 300}.json"],
+            ".json cannot be written: File name too long",
+        ),
         (["fuse", "models", "--out", ""], "say where the results go"),
         (["fuse", "models", "--out", "", "--dry-run"], "say where the results go"),
         (["fuse", "models", "--out", "/proc/o"], "/proc/o: nothing can be written there"),
