@@ -174,6 +174,25 @@ def test_lengths_that_no_file_has(element: int) -> None:
     assert "a vector that is not aligned" in fault(lambda: over(bytes(20)).length(6, element))
 
 
+# What is not written is a default
+
+
+def test_the_first_layer_and_slot_have_no_number_in_a_file() -> None:
+    """FlatBuffers leaves a 0 out; Arm NN's own serializer does."""
+    layers = [layer("Input", 0, [], [slot_out()]), layer("Floor", 1, [slot_in(0)], [slot_out()])]
+    for number, one in enumerate(layers):
+        base = one["layer"].table["base"]
+        base = base.get("base", base)
+        base["inputSlots"] = [{**slot} for slot in base["inputSlots"]]
+        for slot in (*base["inputSlots"], *base["outputSlots"]):
+            del slot["index"]
+        if not number:
+            del base["index"]
+    graph = fe.loads(pack(layers))
+    assert list(graph) == [0, 1]
+    assert graph.edges[0, 1]["slots"] == ((0, 0),)
+
+
 # What is said of cycles
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import fusion_engine as fe
+from fusion_engine.armnn import files
 from fusion_engine.folds import Refused, batched, find_fold
 from fusion_engine.match.binding import Match
 from fusion_engine.network import FrozenDict
@@ -298,6 +300,21 @@ def test_statistics_of_other_types(field: str, data_type: str, words: str) -> No
     assert words in refused.reason
 
 
+def test_weights_of_another_rank_are_not_called_computed() -> None:
+    net = Net()
+    conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
+    constant = 1
+    for key, node in net.graph.nodes.items():
+        if node["type"] == "Constant" and node["outputs"][0].shape == (2, 1, 1, 1):
+            constant = key
+    info = TensorInfo((2, 1, 1), "Float32")
+    held = {"input": Tensor(info, np.ones((2, 1, 1), np.float32))}
+    net.graph.nodes[constant].update(outputs=(info,), constants=FrozenDict(held))
+    net.output(net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8]))
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert "has a dataLayout or a rank of weights that Convolution2d does not have" in refused.reason
+
+
 def test_a_transposed_convolution_has_no_weights_on_slots() -> None:
     net = Net(form="member")
     conv = net.transpose_conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
@@ -393,3 +410,38 @@ def test_activations_of_floats_that_do_nothing(function: str, a: float, b: float
     net.output(net.layer("Floor", net.activation(at, function, a, b)))
     fused = fe.fuse(net.graph, rule("noop-activation"))
     assert types(fused) == ["Activation"] * (10 if gone else 11) + ["Floor"]
+
+
+# Weights in a file that changes
+
+
+def constants_of(name: str, net: Net) -> int:
+    """A layer that the fold of this name would fold, if its Constants could be trusted."""
+    x = net.input((1, 2, 2, 2))
+    if name == "clamp":
+        return net.binary("Minimum", net.binary("Maximum", x, net.constant([0.0])), net.constant([6.0]))
+    if name == "constants":
+        return net.addition(x, net.layer("Floor", net.constant([1.5, 2.5])))
+    if name == "identity-layers":
+        return net.layer("Floor", net.multiplication(x, net.constant([1.0, 1.0])))
+    conv = net.conv(x, np.ones((2, 1, 1, 2)), [0.5, 0.5])
+    if name == "batch-norm":
+        return net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
+    return net.binary("Multiplication" if name == "scale" else "Addition", conv, net.constant([2.0, 3.0]))
+
+
+@pytest.mark.parametrize("name", ["clamp", "constants", "identity-layers", "batch-norm", "scale", "shift"])
+def test_numbers_of_a_file_that_changed_are_not_folded(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    net = Net()
+    net.output(constants_of(name, net))
+    path = tmp_path / "model.armnn"
+    fe.save(net.graph, path)
+    monkeypatch.setattr(files, "READ_WHOLE", 16)
+    graph = fe.load(path)
+    assert fe.fuse(graph, rule(name)).graph["fusions"]
+    with path.open("ab") as file:
+        file.write(b"more")
+    with pytest.raises(fe.ModelError, match="changed while in use"):
+        fe.fuse(graph, rule(name))
