@@ -11,7 +11,7 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.armnn.decode import MAX_BUFFER, Decoder
 from fusion_engine.armnn.sharing import Sharing
-from fusion_engine.errors import ModelError
+from fusion_engine.errors import ModelError, UnsupportedLayerError
 from fusion_engine.network import FrozenDict
 from fusion_engine.schema import schema
 from fusion_engine.tensor import TensorInfo
@@ -191,6 +191,24 @@ def test_the_first_layer_and_slot_have_no_number_in_a_file() -> None:
     graph = fe.loads(pack(layers))
     assert list(graph) == [0, 1]
     assert graph.edges[0, 1]["slots"] == ((0, 0),)
+
+
+def test_an_unknown_layer_without_an_index_is_layer_0() -> None:
+    one = layer("ScatterNd", 0, [], [], descriptor={})
+    del one["layer"].table["base"]["index"]
+    data = pack([one])
+    tag = schema().layers["ScatterNd"].tag
+    errors = []
+    for at in (at for at, byte in enumerate(data) if byte == tag):
+        try:
+            fe.loads(data[:at] + b"\xc8" + data[at + 1 :])
+        except UnsupportedLayerError as error:
+            errors.append(str(error))
+        except ModelError:
+            pass
+    assert len(errors) == 1
+    assert "union tag 200" in errors[0]
+    assert "index 0" in errors[0]
 
 
 # What is said of cycles
