@@ -184,7 +184,7 @@ class Columns:
         found = {}
         for slot, offset in enumerate(self.halves[(vtable >> 1) + 2 : (vtable + length) >> 1].tolist()):
             if offset:
-                require(slot in fields and offset % fields[slot][1] == 0)
+                require(slot in fields and offset >= 4 and offset % fields[slot][1] == 0)
                 found[slot] = offset
         return found
 
