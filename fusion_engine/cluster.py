@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from queue import Empty, SimpleQueue
@@ -93,7 +93,7 @@ class Cluster:
         task: Task,
         timeout: float | None = None,
         heard: Callable[[ModelReport], None] = lambda _: None,
-    ) -> Iterator[ModelReport]:
+    ) -> Generator[ModelReport, None, None]:
         """Do jobs on the cluster, with what `fusion_engine.pool.in_parallel` takes.
 
         With a ``timeout`` each model gets a process of its own, which is killed when its time is over.

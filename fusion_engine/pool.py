@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from multiprocessing.connection import Connection, wait
 from typing import TYPE_CHECKING, Any, Protocol
@@ -44,7 +44,7 @@ def in_parallel(
     workers: int,
     timeout: float | None = None,
     heard: Callable[[ModelReport], None] = lambda _: None,
-) -> Iterator[ModelReport]:
+) -> Generator[ModelReport, None, None]:
     """Do jobs in worker processes.
 
     Parameters
@@ -84,7 +84,7 @@ class Workforce(Protocol):
         """End all work."""
 
 
-def in_order(jobs: int, force: Workforce) -> Iterator[ModelReport]:
+def in_order(jobs: int, force: Workforce) -> Generator[ModelReport, None, None]:
     """The reports of so many jobs in their order, as they are done."""
     try:
         for number in range(jobs):

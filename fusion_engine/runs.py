@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack, closing, suppress
 from typing import TYPE_CHECKING
 
 from fusion_engine.console import Console, printable
@@ -319,8 +319,8 @@ def _run(
         if cluster is not None and ledger is not None:
             stack.callback(_remove_unfinished, arguments.out, jobs)
         bar = Progress(None if arguments.quiet else console, len(jobs))
-        reports = _reports(arguments, task, jobs, ledger, pages, cluster, bar)
-        _show(reports, jobs, report, gate, arguments, console, task, pages, bar)
+        with closing(_reports(arguments, task, jobs, ledger, pages, cluster, bar)) as reports:
+            _show(reports, jobs, report, gate, arguments, console, task, pages, bar)
     if ledger is not None and ledger.fault is not None:
         console.note(f"fusion-engine: {printable(ledger.fault)}: the next run does again what was not recorded")
     if gate is not None:
@@ -413,7 +413,7 @@ def _reports(
     pages: DiffPages | None,
     cluster: Cluster | None,
     bar: Progress,
-) -> Iterator[ModelReport]:
+) -> Generator[ModelReport, None, None]:
     """What becomes of each job, in their order: as an earlier run has recorded it, or done now."""
     known = []
     for number, job in enumerate(jobs):
@@ -422,9 +422,12 @@ def _reports(
         known.append(ledger is not None and ledger.has(job))
     todo = [job for job, done_before in zip(jobs, known, strict=True) if not done_before]
     bar.keep(len(jobs) - len(todo))
+    written: set[str] = set()
 
     def done(model: ModelReport) -> None:
         bar.finish(model)
+        if model.output is not None and not task.dry_run and not is_url(model.output):
+            written.add(os.path.dirname(model.output))
         if ledger is not None:
             ledger.note(model)
 
@@ -437,13 +440,20 @@ def _reports(
         work = in_parallel(todo, task, workers, arguments.timeout, done)
     else:
         work = _one_by_one(todo, task.worker(pages), done)
-    for job, done_before in zip(jobs, known, strict=True):
-        yield ledger.report(job) if done_before and ledger is not None else next(work)
+    try:
+        for job, done_before in zip(jobs, known, strict=True):
+            yield ledger.report(job) if done_before and ledger is not None else next(work)
+    finally:
+        work.close()
+        if written:
+            from fusion_engine.armnn.files import sync_directories
+
+            sync_directories(sorted(written))
 
 
 def _one_by_one(
     jobs: Sequence[Job], worker: Callable[[Job], ModelReport], done: Callable[[ModelReport], None]
-) -> Iterator[ModelReport]:
+) -> Generator[ModelReport, None, None]:
     for job in jobs:
         model = worker(job)
         done(model)

@@ -158,9 +158,11 @@ class Worker:
         self._judge = judge
 
     def __call__(self, job: Job) -> ModelReport:
-        """Do a job; never raises for what is wrong with the model."""
+        """Do a job; never raises for what is wrong with the model. Who runs the task synchronises directories."""
+        from fusion_engine.armnn.files import names_later
         from fusion_engine.batch import process
 
         task = self._task
         options: dict[str, Any] = {"done": task.done, "dry_run": task.dry_run, "judge": self._judge}
-        return process(job, self._change, **options)
+        with names_later():
+            return process(job, self._change, **options)

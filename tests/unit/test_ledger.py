@@ -127,6 +127,24 @@ def test_what_another_run_recorded_meanwhile_stays(monkeypatch: pytest.MonkeyPat
     assert [json.loads(one)["name"] for one in path.read_text().splitlines()] == ["a", "b", "c"]
 
 
+@pytest.mark.parametrize("jobs", ["1", "2"])
+def test_each_directory_is_synchronised_once(
+    jobs: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """When all of it was written; a library's `save` does so at once, and a run that does nothing not at all."""
+    synchronised: list[str] = []
+    monkeypatch.setattr("fusion_engine.armnn.files._sync_directory", lambda path: synchronised.append(str(path)))
+    Path("m/sub").mkdir()
+    Path("m/sub/d.armnn").write_bytes(model())
+    Path("m/sub/bad.armnn").write_bytes(b"no model")
+    for expected in (["o", "o/sub"], []):
+        run(capsys, "--jobs", jobs)
+        assert synchronised == expected
+        synchronised.clear()
+    fe.save(fe.load("m/a.armnn"), "saved.armnn")
+    assert synchronised == ["."]
+
+
 def test_two_runs_into_one_directory(capsys: pytest.CaptureFixture[str]) -> None:
     os.mkdir("o")
     with Ledger("o", "task").alone():
