@@ -132,14 +132,14 @@ def test_a_model_that_takes_too_long(local: Any, models: Path, tmp_path: Path) -
     cluster = Cluster(local.scheduler_address)
     try:
         task = Task("fuse", FUSE.rules, judge=slow)
-        broken, late, fused = cluster.reports(jobs, task, timeout=6)
+        broken, late, fused = cluster.reports(jobs, task, timeout=12)
         ended = Task("fuse", FUSE.rules, judge=judge(tmp_path, "os.kill(os.getppid(), signal.SIGKILL)"))
         (killed,) = cluster.reports(jobs[2:], ended, timeout=60)
     finally:
         cluster.close()
     assert broken.status == "failed"
     assert "4.armnn" not in str(broken.error)
-    assert late.error == f"{models}/3.armnn: it took more than 6 seconds: give it more with --timeout"
+    assert late.error == f"{models}/3.armnn: it took more than 12 seconds: give it more with --timeout"
     assert fused.status == "fused"
     assert killed.error == f"{models}/4.armnn: {death(-9)}"
 
