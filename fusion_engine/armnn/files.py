@@ -138,7 +138,8 @@ def open_model(path: StrPath) -> tuple[Buffer, MappedFile | None]:
 def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range]) -> None:
     """Write a file so that at any moment the old one or the whole new one is there.
 
-    The parts go to a temporary file in the same directory, which is synchronised and then renamed.
+    The parts go to a file in the same directory that is synchronised and then renamed. Where the system has files
+    without a name, it gets one when it is whole: of a program that is killed before, nothing is left.
     A symbolic link at ``path`` is replaced, not followed.
 
     Raises
@@ -151,7 +152,10 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
     target = Path(path_text(path))
     temporary: str | None = None
     try:
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name[:50]}.", suffix=".tmp", dir=target.parent)
+        beginning = f".{target.name[:50]}."
+        descriptor = _unnamed(target.parent)
+        if descriptor is None:
+            descriptor, temporary = tempfile.mkstemp(prefix=beginning, suffix=".tmp", dir=target.parent)
         with os.fdopen(descriptor, "wb", buffering=0) as file:
             output = _Output(file)
             for part in parts:
@@ -161,6 +165,8 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
                     output.write(part)
             os.fchmod(descriptor, _mode(target))
             os.fsync(descriptor)
+            if temporary is None:
+                temporary = _named(descriptor, target.parent / f"{beginning}{os.urandom(8).hex()}.tmp")
         os.replace(temporary, target)
         temporary = None
         if not _LATER.get():
@@ -173,6 +179,24 @@ def write_atomically(path: StrPath, parts: Iterable[bytes | memoryview | Range])
             with suppress(OSError):
                 os.unlink(temporary)
 
+
+def _unnamed(directory: Path) -> int | None:
+    """A new file in a directory that has no name there (Linux's ``O_TMPFILE``); None where there is no such thing."""
+    if not hasattr(os, "O_TMPFILE") or not os.path.isdir(_OWN):
+        return None
+    try:
+        return os.open(directory, os.O_TMPFILE | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    except OSError:  # the file system has none, or has no room: who asks for a named one finds out
+        return None
+
+
+def _named(descriptor: int, path: Path) -> str:
+    """Give a file a name, as open(2) describes it; that `os.link` is given a directory makes it follow the link."""
+    os.link(f"{_OWN}/{descriptor}", path, src_dir_fd=descriptor, follow_symlinks=True)
+    return str(path)
+
+
+_OWN = "/proc/self/fd"
 
 _LATER: ContextVar[bool] = ContextVar("later", default=False)
 

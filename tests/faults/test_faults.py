@@ -247,6 +247,8 @@ def test_killed_at_any_moment_it_is_the_old_file_or_the_new(tmp_path: Path) -> N
         seen.add(target.read_bytes())
         left = [path for path in target.parent.iterdir() if path != target]
         assert all(path.name.startswith(".model.armnn.") and path.name.endswith(".tmp") for path in left)
+        if sys.platform == "linux":
+            seen |= {path.read_bytes() for path in left}
         for path in left:
             path.unlink()
     assert seen <= whole
@@ -298,7 +300,7 @@ def test_the_command_takes_away_what_it_began(tmp_path: Path, number: signal.Sig
         try:
             while process.stdout.readline() != "writing\n":
                 assert process.poll() is None
-            assert [name[-4:] for name in listed(tmp_path / "out")] == [".tmp"]
+            assert [name[-4:] for name in listed(tmp_path / "out")] == [".tmp"][sys.platform == "linux" :]
             process.send_signal(number)
             assert process.wait(30) == 128 + number
             assert "Traceback" not in process.stderr.read()
