@@ -159,6 +159,7 @@ def test_offsets_of_a_field_that_is_looked_at_by_itself(offset: int, length: int
 def test_where_an_offset_leads() -> None:
     decoder = over(bytes(20))
     assert decoder.follow(11, 8) == 19
+    assert decoder.follow(1, 8) == 9
     assert "the target of an offset lies outside the file at byte 20 of 20" in fault(lambda: decoder.follow(12, 8))
     assert "an offset of 0 at byte 8" in fault(lambda: decoder.follow(0, 8))
     assert f"an offset of {MAX_BUFFER + 1} at byte 8" in fault(lambda: decoder.follow(MAX_BUFFER + 1, 8))

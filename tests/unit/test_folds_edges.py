@@ -10,7 +10,7 @@ import pytest
 
 import fusion_engine as fe
 from fusion_engine.armnn import files
-from fusion_engine.folds import Refused, batched, find_fold
+from fusion_engine.folds import Inapplicable, Refused, batched, find_fold
 from fusion_engine.match.binding import Match
 from fusion_engine.network import FrozenDict
 from fusion_engine.tensor import Tensor, TensorInfo
@@ -158,22 +158,49 @@ def test_weights_that_vanish_are_refused_in_a_batch_too() -> None:
     ("shape", "folds"),
     [((2,), True), ((1, 2), True), ((2, 1), True), ((1, 1, 1, 2), True), ((1,), False), ((3,), False)],
 )
-def test_shapes_of_statistics(shape: tuple[int, ...], folds: bool) -> None:
-    """A value for each channel along one axis, whichever."""
+@pytest.mark.parametrize("count", [1, batched.FEW + 2])
+def test_shapes_of_statistics(shape: tuple[int, ...], folds: bool, count: int) -> None:
+    """A value for each channel along one axis, whichever; one by one and in a batch."""
     net = Net(form="member")
-    conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
-    norm = net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
     info = TensorInfo(shape, "Float32")
-    held = net.graph.nodes[norm]["constants"]
-    net.graph.nodes[norm]["constants"] = FrozenDict(
-        {**held, "gamma": Tensor(info, np.resize(np.float32([4, 3]), shape))}
-    )
-    net.output(norm)
+    gamma = Tensor(info, np.resize(np.float32([4, 3]), shape))
+    for _ in range(count):
+        conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5])
+        norm = net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
+        held = net.graph.nodes[norm]["constants"]
+        net.graph.nodes[norm]["constants"] = FrozenDict({**held, "gamma": gamma})
+        net.output(norm)
     fused = fe.fuse(net.graph, rule("batch-norm"))
-    assert bool(fused.graph["fusions"]) is folds
-    if not folds:
-        (refused,) = fused.graph["refusals"]
+    assert len(fused.graph["fusions"]) == count * folds
+    assert len(fused.graph["refusals"]) == count * (not folds)
+    for refused in fused.graph["refusals"]:
         assert f"has shape {shape} for 2 output channels" in refused.reason
+
+
+def test_batches_of_one() -> None:
+    """Weights as large as a batch may be are folded one after the other, to the same bits."""
+
+    def net() -> Net:
+        made, random = Net(form="member"), np.random.default_rng(4)
+        for _ in range(batched.FEW + 2):
+            conv = made.conv(made.input((1, 1, 1, 3)), random.normal(size=(2, 1, 1, 3)))
+            made.output(made.batch_norm(conv, *random.uniform(0.5, 2, (4, 2))))
+        return made
+
+    whole = fe.fuse(net().graph, rule("batch-norm"))
+    assert len(whole.graph["fusions"]) == batched.FEW + 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batched, "_CHUNK", 1)
+        assert fe.dumps(fe.fuse(net().graph, rule("batch-norm"))) == fe.dumps(whole)
+
+
+def test_data_types_before_the_layer() -> None:
+    net = Net(form="member")
+    x = net.input((1, 1, 1, 1), data_type="Float16")
+    conv = net.conv(x, Tensor.of(np.ones((2, 1, 1, 1))), Tensor.of([0.5, 0.5]), output=TensorInfo((1, 1, 1, 2)))
+    net.output(net.batch_norm(conv, *([Tensor.of([1.0, 2.0])] * 4)))
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert "gives Float32 and layer 0 'input_0' Float16" in refused.reason
 
 
 def test_four_channels_in_a_square_are_no_channels() -> None:
@@ -248,7 +275,7 @@ def test_an_override_of_an_outer_activation() -> None:
     outer = net.activation(inner, "ReLu")
     net.output(outer)
     net.graph.nodes[outer]["overrides"] = FrozenDict({0: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
-    assert "overrides the TensorInfo of its input" in reason(net.graph, "activation-chain")
+    assert reason(net.graph, "activation-chain").endswith("overrides the TensorInfo of its input")
 
 
 def test_an_override_of_one_norm_among_many() -> None:
@@ -373,6 +400,27 @@ def test_scales_of_an_axis_that_does_not_fit(axis: int, scales: tuple[float, ...
     constant = net.layer("Constant", outputs=(held.info,), constants={"input": held})
     net.output(net.layer("Dequantize", constant, outputs=(TensorInfo((2, 3)),)))
     assert f"{len(scales)} scales for axis {axis} of (2, 3)" in reason(net.graph, "constants")
+
+
+def test_scales_of_the_first_axis() -> None:
+    held = Tensor.of([[1, 2], [3, -4]], "QSymmS8", quantization_scales=(0.5, 0.25), quantization_dim=0)
+    net = Net()
+    constant = net.layer("Constant", outputs=(held.info,), constants={"input": held})
+    real = net.layer("Dequantize", constant, outputs=(TensorInfo((2, 2)),))
+    net.output(real)
+    found = fold(net.graph, "constants").nodes[real]["constants"]["input"]
+    assert found.data.tolist() == [[0.5, 1.0], [0.75, -1.0]]
+
+
+def test_a_constant_beside_something_else_is_no_matter() -> None:
+    net = Net()
+    x = net.input((1, 2))
+    for pair in ((x, net.constant([1.0, 2.0])), (net.constant([1.0, 2.0]), x)):
+        root = net.addition(*pair)
+        net.output(root)
+        with pytest.raises(Inapplicable, match="not over Constants only"):
+            find_fold("constants").check(Workspace(net.graph), Match(root, (root,), (), (), (), ()))
+    untouched(net.graph, "constants")
 
 
 # Slices

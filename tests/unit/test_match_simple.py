@@ -109,3 +109,18 @@ def test_a_layer_bound_twice_and_very_many_inputs_are_left_to_the_machine() -> N
         (match,) = matcher.matches(workspace, root)
         assert match == next(matcher._machine(workspace, root, None))
         assert match.layers == ((total, floor) if root == total else (wide,))
+
+
+def test_a_chain_down_to_very_many_inputs_is_left_to_the_machine_where_the_first_match_is_wanted() -> None:
+    net = Net()
+    x = net.input((1, 4))
+    wide = [net.layer("Concat", *[x] * count, outputs=((1, 4),)) for count in (3, MOST_EDGES + 1)]
+    few, many = (net.layer("Floor", key) for key in wide)
+    workspace = Workspace(net.graph)
+    matcher = compile_rule(FusingRule("Floor{Concat}", into="It"))
+    assert matcher.simple is not None
+    assert matcher.simple.only is not None
+    found = list(matcher.first(workspace, [few, many]))
+    assert [match.layers for match in found] == [(few, wide[0]), (many, wide[1])]
+    assert [len(match.inputs) for match in found] == [3, MOST_EDGES + 1]
+    assert found == [next(matcher._machine(workspace, key, None)) for key in (few, many)]

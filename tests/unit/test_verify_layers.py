@@ -206,6 +206,44 @@ def test_a_convolution_3d_with_channels_first() -> None:
     np.testing.assert_allclose(np.moveaxis(found, 1, 4), expected, rtol=1e-6)
 
 
+def test_a_cast_of_integers_to_integers() -> None:
+    for before, after in (("Signed32", "Signed32"), ("Signed64", "Signed64"), ("Signed32", "Signed64")):
+        net = Net()
+        x = net.input((2,), data_type=before)
+        cast = net.layer("Cast", x, outputs=(TensorInfo((2,), after),))
+        np.testing.assert_array_equal(one(net, cast, {x: [7, -9]}), [7, -9])
+
+
+def test_a_mean_over_the_last_axis_counted_from_the_end() -> None:
+    """2**32 - 1 is -1 in a field without a sign."""
+    net = Net()
+    x = net.input((2, 3))
+    net.output(net.layer("Mean", x, outputs=((2,),), params={"axis": (2**32 - 1,)}))
+    net.output(net.layer("Mean", x, outputs=((1, 3),), params={"axis": (2**32 - 2,), "keepDims": True}))
+    across, down = evaluate(net.graph, {x: [[1, 2, 6], [3, 4, 5]]})
+    np.testing.assert_array_equal(across, [3, 4])
+    np.testing.assert_array_equal(down, [[2, 3, 5.5]])
+
+
+@pytest.mark.parametrize("aligned", [False, True])
+def test_a_picture_of_one_dot(aligned: bool) -> None:
+    """With corners aligned there is no distance to divide by: it is the first dot."""
+    net = Net()
+    x = net.input((1, 3, 4, 1))
+    params = {"targetWidth": 1, "targetHeight": 1, "method": "Bilinear", "alignCorners": aligned, "dataLayout": "NHWC"}
+    resized = net.layer("Resize", x, outputs=((1, 1, 1, 1),), params=params)
+    assert one(net, resized, {x: np.arange(5, 17).reshape(1, 3, 4, 1)}).reshape(-1).tolist() == [5]
+
+
+def test_a_convolution_of_three_dimensions_is_refused() -> None:
+    net = Net()
+    x = net.input((2, 2, 1))
+    params = {"strideX": 1, "strideY": 1, "dataLayout": "NHWC"}
+    held = {"weights": Tensor.of(np.ones((1, 1, 1, 1)))}
+    conv = net.layer("Convolution2d", x, outputs=((2, 2, 1),), params=params, constants=held)
+    assert refused(net, conv).endswith("its input has rank 3, not 4")
+
+
 # What is said of layers that cannot be expressed
 
 

@@ -245,6 +245,11 @@ def test_indices_stay_within_what_they_choose_from() -> None:
     net = Net()
     indices = net.input((300,), data_type="Signed32")
     small, large = net.input((5, 9)), net.input((7, 8))
+    few = net.input((2,), data_type="Signed32")
+    chosen = net.layer("Gather", large, few, outputs=(TensorInfo((2, 8), "Float32"),))
+    corners = Corners()
+    corners.see(net.graph, [chosen])
+    assert corners.indices == 7  # of what is chosen from, not of the indices
     first = net.layer("Gather", large, indices, outputs=(TensorInfo((300, 8), "Float32"),))
     second = net.layer("Gather", small, indices, outputs=(TensorInfo((300, 9), "Float32"),))
     corners = Corners()
