@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import fusion_engine as fe
+from fusion_engine import engine
 from fusion_engine.armnn import files
 from fusion_engine.folds import Inapplicable, Refused, batched, find_fold
 from fusion_engine.match.binding import Match
@@ -18,6 +20,9 @@ from fusion_engine.workspace import Workspace
 from tests.support.folding import rule
 from tests.support.nets import Net
 from tests.support.structural import apply, fold, reason, same_outputs, types, untouched
+
+MANY = max(engine.MANY, batched.FEW) + 2
+"""So many batch norms are folded at once."""
 
 # reshapes
 
@@ -144,12 +149,12 @@ def test_weights_that_vanish_are_refused_in_a_batch_too() -> None:
         net.output(at)
         return net
 
-    many = blocks(*[1.0] * (batched.FEW + 2), 1e-30, 1.0)
+    many = blocks(*[1.0] * MANY, 1e-30, 1.0)
     fused = fe.fuse(many.graph, rule("batch-norm"))
-    assert len(fused.graph["fusions"]) == batched.FEW + 3
+    assert len(fused.graph["fusions"]) == MANY + 1
     (refused,) = fused.graph["refusals"]
     assert "underflow in Float32: the weights of layer" in refused.reason
-    assert f"'conv{batched.FEW + 2}'" in refused.reason
+    assert f"'conv{MANY}'" in refused.reason
     (alone,) = fe.fuse(blocks(1e-30).graph, rule("batch-norm")).graph["refusals"]
     assert alone.reason.partition(":")[0] == refused.reason.partition(":")[0]
 
@@ -158,7 +163,7 @@ def test_weights_that_vanish_are_refused_in_a_batch_too() -> None:
     ("shape", "folds"),
     [((2,), True), ((1, 2), True), ((2, 1), True), ((1, 1, 1, 2), True), ((1,), False), ((3,), False)],
 )
-@pytest.mark.parametrize("count", [1, batched.FEW + 2])
+@pytest.mark.parametrize("count", [1, MANY])
 def test_shapes_of_statistics(shape: tuple[int, ...], folds: bool, count: int) -> None:
     """A value for each channel along one axis, whichever; one by one and in a batch."""
     net = Net(form="member")
@@ -177,21 +182,47 @@ def test_shapes_of_statistics(shape: tuple[int, ...], folds: bool, count: int) -
         assert f"has shape {shape} for 2 output channels" in refused.reason
 
 
+def channels_of_weights(count: int) -> Net:
+    """So many pairs whose weights, bias and statistics are of 2 channels under an output of 3."""
+    net = Net(form="member")
+    for _ in range(count):
+        out = TensorInfo((1, 1, 1, 3))
+        conv = net.conv(net.input((1, 1, 1, 1)), np.ones((2, 1, 1, 1)), [0.5, 0.5], output=out)
+        net.output(net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8]))
+    return net
+
+
+@pytest.mark.parametrize("count", [1, MANY])
+def test_channels_of_weights_and_of_the_output_differ(count: int) -> None:
+    refused = fe.fuse(channels_of_weights(count).graph, rule("batch-norm")).graph["refusals"]
+    assert len(refused) == count
+    assert all("channels" in one.reason for one in refused)
+
+
 def test_batches_of_one() -> None:
     """Weights as large as a batch may be are folded one after the other, to the same bits."""
 
     def net() -> Net:
         made, random = Net(form="member"), np.random.default_rng(4)
-        for _ in range(batched.FEW + 2):
+        for _ in range(MANY):
             conv = made.conv(made.input((1, 1, 1, 3)), random.normal(size=(2, 1, 1, 3)))
             made.output(made.batch_norm(conv, *random.uniform(0.5, 2, (4, 2))))
         return made
 
     whole = fe.fuse(net().graph, rule("batch-norm"))
-    assert len(whole.graph["fusions"]) == batched.FEW + 2
+    assert len(whole.graph["fusions"]) == MANY
+    chunks: list[int] = []
+
+    def counted(jobs: Sequence[Any], axes: tuple[int, ...]) -> Iterator[Any]:
+        chunks.append(len(jobs))
+        yield from plans(jobs, axes)
+
+    plans = batched._plans
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batched, "_plans", counted)
         patch.setattr(batched, "_CHUNK", 1)
         assert fe.dumps(fe.fuse(net().graph, rule("batch-norm"))) == fe.dumps(whole)
+    assert chunks == [1] * MANY
 
 
 def test_data_types_before_the_layer() -> None:
@@ -283,18 +314,18 @@ def test_an_override_of_one_norm_among_many() -> None:
     net = Net(form="member")
     at = net.input((1, 1, 1, 1))
     norms = []
-    for _ in range(batched.FEW + 2):
+    for _ in range(MANY):
         at = net.batch_norm(net.conv(at, np.ones((1, 1, 1, 1)), [0.5]), [2.0], [1.0], [0.0], [1.0])
         norms.append(at)
         at = net.activation(at, "ReLu")
     net.output(at)
     net.graph.nodes[norms[3]]["overrides"] = FrozenDict({0: (True, TensorInfo((9,)))})  # type: ignore[dict-item]
     fused = fe.fuse(net.graph, rule("batch-norm"))
-    assert len(fused.graph["fusions"]) == batched.FEW + 1
+    assert len(fused.graph["fusions"]) == MANY - 1
     (refused,) = fused.graph["refusals"]
     assert "overrides the TensorInfo of its input" in refused.reason
     tensors = [t for node in fused.nodes.values() for t in (node.get("constants") or {}).values()]
-    assert len(tensors) > 2 * batched.FEW
+    assert len(tensors) > 2 * MANY
     assert not any(tensor.data.flags.writeable for tensor in tensors)
 
 
@@ -302,13 +333,13 @@ def test_many_layers_without_weights() -> None:
     """No input channels, so that there is nothing to multiply; the bias is folded all the same."""
     net = Net(form="member")
     x = net.input((1, 1, 1, 0))
-    for _ in range(batched.FEW + 2):
+    for _ in range(MANY):
         conv = net.conv(x, np.ones((2, 1, 1, 0)), [0.5, 1.5], output=TensorInfo((1, 1, 1, 2)))
         norm = net.batch_norm(conv, [2.0, 2.0], [1.0, 1.0], [0.0, 0.0], [3.0, 3.0], eps=1.0)
         net.output(net.activation(norm, "ReLu"))
     fused = fe.fuse(net.graph, rule("batch-norm"))
     biases = [node["constants"]["biases"].data.tolist() for node in fused.nodes.values() if node["type"][:4] == "Conv"]
-    assert biases == [[1.5, 2.5]] * (batched.FEW + 2)
+    assert biases == [[1.5, 2.5]] * MANY
 
 
 @pytest.mark.parametrize(
