@@ -41,7 +41,7 @@ PATIENCE = 600.0
 """Seconds that a run waits for a worker while the cluster has none."""
 
 _BEAT = 5.0
-_WINDOW = 512
+_WINDOW = 128
 
 
 class Cluster:
