@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,29 @@ def test_batches_of_one() -> None:
         patch.setattr(batched, "_CHUNK", 1)
         assert fe.dumps(fe.fuse(net().graph, rule("batch-norm"))) == fe.dumps(whole)
     assert chunks == [1] * MANY
+
+
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize(
+    ("info", "words"),
+    [
+        ({"quantization_scales": (1.0, 2.0), "quantization_dim": 3}, "Float32 with a per-axis quantization does not"),
+        ({"data_type": "Signed32"}, "Signed32 does not fold, only Float32 and Float16 do"),
+        ({"data_type": "QAsymmU8"}, "QAsymmU8 does not fold, only Float32 and Float16 do"),
+    ],
+)
+def test_tensors_that_are_no_plain_floats(which: int, info: dict[str, Any], words: str) -> None:
+    """Before the two layers, between them, after them."""
+    net = Net(form="member")
+    x = net.input((1, 1, 1, 2))
+    conv = net.conv(x, np.ones((2, 1, 1, 2)), [0.5, 0.5])
+    norm = net.batch_norm(conv, [4, 3], [1, -1], [0.5, 0.25], [3, 8])
+    net.output(norm)
+    key = (x, conv, norm)[which]
+    net.graph.nodes[key]["outputs"] = (replace(net.info(key), **info),)
+    (refused,) = fe.fuse(net.graph, rule("batch-norm")).graph["refusals"]
+    assert f"the output of layer {key} " in refused.reason
+    assert words in refused.reason
 
 
 def test_data_types_before_the_layer() -> None:

@@ -378,3 +378,34 @@ def test_ends_are_named(change: str, first: str, words: str) -> None:
     ((layer,), none) = region.before, region.after
     assert (layer.index, layer.name, layer.type) == (last if first == "two" else 2, first, "Output")
     assert none == ()
+
+
+def without_weights(net: Net) -> int:
+    params = {"strideX": 1, "strideY": 1, "dataLayout": "NHWC", "biasEnabled": True}
+    x, weights = net.input((1, 2, 2, 1)), net.constant(np.ones((1, 1, 1, 1)))
+    return net.layer("Convolution2d", x, weights, params=params)
+
+
+def norm_of_other_channels(net: Net) -> int:
+    return net.batch_norm(net.input((1, 1, 1, 2)), [1, 1, 1], [1, 1], [1, 1], [1, 1])
+
+
+def too_few_views(net: Net) -> int:
+    views = {"numViews": 1, "numDimensions": 2, "viewOrigins": ((0, 0),)}
+    sizes = ((1, 3), (1, 3))
+    return net.layer(
+        "Splitter", net.input((2, 3)), outputs=((1, 3), (1, 3)), params={"origins": views, "viewSizes": sizes}
+    )
+
+
+@pytest.mark.parametrize(
+    ("build", "words"),
+    [
+        (without_weights, "weights or bias are missing"),
+        (norm_of_other_channels, "its gamma has 3 values for 2 channels"),
+        (too_few_views, "its view 1 is incomplete"),
+    ],
+)
+def test_reasons_of_parts_that_are_missing(build: Callable[[Net], int], words: str) -> None:
+    net = Net()
+    assert refused(net, build(net)).endswith(words)
