@@ -113,6 +113,8 @@ def _each(
 
 
 def _match(arguments: argparse.Namespace, console: Console) -> int:
+    from dataclasses import replace
+
     from fusion_engine import load
     from fusion_engine.explaining import misses
     from fusion_engine.search import search
@@ -124,7 +126,8 @@ def _match(arguments: argparse.Namespace, console: Console) -> int:
         with at_hand(model.path) as path:
             graph = load(path)
             places = list(search(graph, rule, undecided))
-            found = places, misses(graph, rule) if arguments.why else ()
+            near = misses(graph, rule) if arguments.why else ()
+            found = places, tuple([replace(miss, rule="near miss") for miss in near])
         for text in undecided:
             console.note(printable(f"{model.path}: {text}"))
         return found

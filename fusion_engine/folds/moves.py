@@ -11,6 +11,7 @@ from fusion_engine.tensor import FLOATS, Tensor, TensorInfo
 from fusion_engine.workspace import Workspace
 
 __all__ = [
+    "LAYOUT_WARNING",
     "PERMUTES",
     "bypass",
     "check_bypass",
@@ -153,6 +154,10 @@ def drop(workspace: Workspace, keys: Iterable[int]) -> None:
             workspace.remove(key)
 
 
+LAYOUT_WARNING = "of rank 4 in a network of weightsLayoutScheme 0"
+"""What the warnings of `mind_layout_scheme` hold; they are about networks of that scheme alone."""
+
+
 def mind_layout_scheme(workspace: Workspace, tensor: Tensor, place: str) -> None:
     """Let later releases read a Constant of rank 4 as it is, or warn that they do not.
 
@@ -178,9 +183,9 @@ def mind_layout_scheme(workspace: Workspace, tensor: Tensor, place: str) -> None
 
 def _rank_4(first: str, number: int) -> str:
     """The warning of Constants that arise in a network whose layout later releases take otherwise."""
-    others = f" and {number - 1} more" if number > 1 else ""
+    others, become = (f" and {number - 1} more", "become Constants") if number > 1 else ("", "becomes a Constant")
     return (
-        f"{first}{others} becomes a Constant of rank 4 in a network of weightsLayoutScheme 0: releases from 22.05 on "
+        f"{first}{others} {become} {LAYOUT_WARNING}: releases from 22.05 on "
         "permute such Constants, so only older ones compute what is meant; --release 23.08 carries it to a newer one"
     )
 

@@ -396,6 +396,11 @@ class _Places(dict[KeyPath, Location]):
         return self[path[:-1]] if path else Location(0, 0)
 
 
+def _keys_near(key: str, kinds: Mapping[str, str]) -> str:
+    """Keys that may have been meant: all of them where none is near."""
+    return nearest(key, list(kinds)) or f": its keys are {', '.join(kinds)}"
+
+
 @dataclass
 class _Table:
     """A table of the document with the keys it may have."""
@@ -413,7 +418,7 @@ class _Table:
         for key, value in self.table.items():
             place = self.places[(*self.path, key)]
             if key not in self.kinds:
-                reason = f"{self.called} has no key {key!r}{nearest(key, list(self.kinds))}"
+                reason = f"{self.called} has no key {key!r}{_keys_near(key, self.kinds)}"
                 self.file.report(place.key, reason, rule)
             elif not _KINDS[self.kinds[key]](value):
                 hint = ": begin each rule with [[rule]]" if key == "rule" else ""

@@ -62,8 +62,12 @@ def read_source(source: str | os.PathLike[str]) -> Source:
         separators = {os.sep, os.altsep} - {None}
         is_path = not isinstance(source, str) or Path(name).suffix or any(s in name for s in separators if s)
         if not is_path and not os.path.exists(name):
+            beside = f"{name}.toml"
+            meant = nearest(name, shipped_names())
+            if os.path.isfile(beside):
+                meant = f" (did you mean the file {beside!r}?)"
             raise RuleError(
-                f"there are no rules {name!r}{nearest(name, shipped_names())}: give a path, or one of the "
+                f"there are no rules {name!r}{meant}: give a path, or one of the "
                 f"shipped names {', '.join(shipped_names())}"
             )
         with open(source, "rb") as file:

@@ -8,6 +8,8 @@ from fusion_engine.linting.sites import Ledger, Site
 
 __all__ = ["judge_inputs"]
 
+_ITEM = "item"
+
 
 def judge_inputs(standing: Standing, rule: int, text: int, ledger: Ledger, mark: object) -> None:
     """Note where a layer's braces ask for more or fewer inputs than its type can have.
@@ -40,15 +42,15 @@ def _judge_item(
 ) -> None:
     """Note a range whose upper end is beyond what the layer's inputs leave for it."""
     item = items[number]
-    ledger.look(site, "slots", mark)
+    ledger.look(site, "slots", mark, _ITEM)
     others = takes((*items[:number], *items[number + 1 :]), most)
     if not others or not all(isinstance(choice, AnyInput | PatternLayer) for choice in item.choices):
         return
     room = most - min(others)
     if room == 0:
-        ledger.find(site, "slots", f"{held}, which the other items take: this one never takes any", mark)
+        ledger.find(site, "slots", f"{held}, which the other items take: this one never takes any", mark, _ITEM)
     elif item.high is not None and item.high > room:
-        ledger.find(site, "slots", f"{held}: this item takes {room} at most, and never {item.high}", mark)
+        ledger.find(site, "slots", f"{held}: this item takes {room} at most, and never {item.high}", mark, _ITEM)
 
 
 def _asked(items: tuple[PatternItem, ...], most: int) -> str:

@@ -39,21 +39,24 @@ class Ledger:
 
     file: CheckedFile
     findings: list[Finding] = field(default_factory=list)
-    _seen: dict[tuple[Site, str], set[object]] = field(default_factory=dict)
-    _found: dict[tuple[Site, str], dict[object, str]] = field(default_factory=dict)
+    _seen: dict[tuple[Site, str, str], set[object]] = field(default_factory=dict)
+    _found: dict[tuple[Site, str, str], dict[object, str]] = field(default_factory=dict)
 
-    def look(self, site: Site, check: str, layer: object) -> None:
-        """Note that a pattern layer was looked at for a check that has to do with a site."""
-        self._seen.setdefault((site, check), set()).add(layer)
+    def look(self, site: Site, check: str, layer: object, role: str = "") -> None:
+        """Note that a pattern layer was looked at for a check that has to do with a site.
 
-    def find(self, site: Site, check: str, message: str, layer: object) -> None:
+        ``role`` tells apart what the same span is to different layers: a layer, and an item of the one above.
+        """
+        self._seen.setdefault((site, check, role), set()).add(layer)
+
+    def find(self, site: Site, check: str, message: str, layer: object, role: str = "") -> None:
         """Note what was found there of that layer."""
-        self._found.setdefault((site, check), {}).setdefault(layer, message)
+        self._found.setdefault((site, check, role), {}).setdefault(layer, message)
 
     def close(self) -> None:
         """Tell what was found of every layer that has to do with its site, with the first message."""
-        for (site, check), messages in self._found.items():
-            if messages.keys() >= self._seen.get((site, check), set()):
+        for (site, check, role), messages in self._found.items():
+            if messages.keys() >= self._seen.get((site, check, role), set()):
                 self.tell(site, check, next(iter(messages.values())))
         self._found.clear()
         self._seen.clear()

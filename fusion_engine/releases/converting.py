@@ -15,6 +15,7 @@ import networkx as nx
 from fusion_engine import opaque
 from fusion_engine.errors import ConversionError, FuseError, ModelError
 from fusion_engine.folds import Refused
+from fusion_engine.folds.moves import LAYOUT_WARNING
 from fusion_engine.match.binding import Edge, Match
 from fusion_engine.naming import layer_place
 from fusion_engine.network import Network, warnings_of
@@ -107,6 +108,8 @@ def _convert(graph: Network, target: Release) -> Network:
         raise ModelError(fault)
     result = workspace.graph
     kept = [text for text in warnings_of(result) if not text.startswith(opaque.WARNING)]
+    if result.graph.get("feature_versions", (1, 1, 1))[1]:
+        kept = [text for text in kept if LAYOUT_WARNING not in text]
     for place in workspace.memo.get(BFLOAT16, ()):
         notes.append(
             f"{place}: its Float16 had no payload type, as Arm NN 20.08 writes BFloat16; it is written as Float16"

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import fusion_engine as fe
 from fusion_engine.network import FrozenDict, Network
 from fusion_engine.tensor import Tensor, TensorInfo
 from tests.support.nets import Net
@@ -370,6 +371,10 @@ def test_the_layout_scheme_of_depthwise_weights_stays_and_is_told() -> None:
     assert fused.graph["feature_versions"] == (1, 0, 0)
     (warning,) = fused.graph["warnings"]
     assert "'c' becomes a Constant of rank 4 in a network of weightsLayoutScheme 0" in warning
+    carried = fe.convert(fused, "23.08")  # which has it written as it is meant
+    assert carried.graph["feature_versions"][1] == 1
+    assert not any("weightsLayoutScheme" in text for text in carried.graph.get("warnings", ()))
+    assert warning in fe.convert(fused, "20.08").graph["warnings"]
     assert fold(per_channel((1, 1, 0), depthwise=True), "constants").graph["warnings"] == ()
 
 

@@ -43,6 +43,8 @@ def test_a_path_is_taken_as_str_and_as_path(tmp_path: Path, monkeypatch: pytest.
     for source in (path, str(path), "my.toml", "./my.toml", "plain", Path("plain"), Path("npu"), "./npu"):
         (rule,) = load_rules(source)
         assert (rule.into, rule.source) == ("A", os.fspath(source))
+    with pytest.raises(RuleError, match=r"there are no rules 'my' \(did you mean the file 'my.toml'\?\)"):
+        load_rules("my")
     assert len(load_rules("npu")) > 1  # a shipped name comes first: ./npu means the file
 
 

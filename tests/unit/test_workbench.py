@@ -132,7 +132,7 @@ def test_explain_goes_on_after_a_model_that_fails(capsys: pytest.CaptureFixture[
 def test_match_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["match", "--why", "relu{Pad}", "m", "--vocabulary", "r.toml"]) == 0
     assert lines(capsys) == [
-        "m/a.armnn: match: layer 1 'c' (below layer 2 'r'): it is no Pad: it is a Convolution2d",
+        "m/a.armnn: near miss: layer 1 'c' (below layer 2 'r'): it is no Pad: it is a Convolution2d",
         "    relu{Pad}",
         "         ^^^",
     ]
