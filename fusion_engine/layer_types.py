@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from fusion_engine.console import Console, printable
-from fusion_engine.errors import nearest
 from fusion_engine.usage import FINE, Wrong
 
 __all__ = ["add_types", "describe_type", "type_lines"]
@@ -194,7 +193,9 @@ def _types(arguments: argparse.Namespace, console: Console) -> int:
     known = sorted(schema().layers)
     unknown = [name for name in arguments.types if name not in known]
     if unknown:
-        raise Wrong(*(f"there is no layer type {printable(repr(name))}{nearest(name, known)}" for name in unknown))
+        from fusion_engine.language.vocabulary import type_meant
+
+        raise Wrong(*(f"there is no layer type {printable(repr(name))}{type_meant(name, known)}" for name in unknown))
     found = [describe_type(name) for name in arguments.types or known]
     if arguments.json:
         import json

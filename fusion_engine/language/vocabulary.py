@@ -8,7 +8,7 @@ Activation over Convolution2d, and Activation over Pooling2d.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -356,7 +356,31 @@ class Vocabulary:
         if scope_like(name):
             return f"{quoted(name)} is neither a layer type nor a scope: {SCOPES_ARE}"
         known = sorted({*schema().layers, *self._texts, *self.results} - {own})
-        return f"{quoted(name)} is no layer type, vocabulary name or result of a rule{hint}{nearest(name, known)}"
+        return f"{quoted(name)} is no layer type, vocabulary name or result of a rule{hint}{type_meant(name, known)}"
+
+
+_FUNCTIONS = (
+    ("Activation", "activationFunction", "ActivationFunction"),
+    ("ElementwiseUnary", "operation", "UnaryOperation"),
+    ("ElementwiseBinary", "operation", "BinaryOperation"),
+)
+"""Layer types whose layers people call by the function that a field names: type, field, its enum."""
+
+
+def type_meant(name: str, known: Sequence[str]) -> str:
+    """What may have been meant by a name that is no layer type, as `nearest` says it.
+
+    Examples
+    --------
+    >>> print(type_meant("Relu", ["Prelu"]))
+     (did you mean Activation[activationFunction == "ReLu"]?)
+    """
+    folded = name.lower()
+    for kind, field, enum in _FUNCTIONS if folded not in map(str.lower, known) else ():
+        for value in schema().enums[enum].values:
+            if value.lower() == folded:
+                return f' (did you mean {kind}[{field} == "{value}"]?)'
+    return nearest(name, known)
 
 
 def _cycle(open_names: list[str], name: str) -> str:
