@@ -147,9 +147,7 @@ def bindings(case: Case, line: str) -> list[str]:
     for name, key in case.keys.items():
         if key in workspace.graph and workspace.type(key) in matcher.root_types:
             matches = list(matcher.matches(workspace, key))
-            assert matches == list(
-                replace(matcher, simple=None).matches(workspace, key)
-            )  # by both
+            assert matches == list(replace(matcher, simple=None).matches(workspace, key))  # by both
             for match in matches:
                 parts = [match.layers, [edge.source.layer for edge in match.inputs], match.constants]
                 parts += [match.kept] if match.kept else []
