@@ -83,8 +83,7 @@ def test_other_tensors_are_told_of() -> None:
     after.nodes[relu]["outputs"] = (replace(net.info(relu), quantization_scale=0.25),)
     (region,) = fe.verify(net.graph, after).regions
     assert region.reason == (
-        "layer 1 'relu' gives QAsymmU8 (1, 4), quantized (0.5, 3) before and "
-        "QAsymmU8 (1, 4), quantized (0.25, 3) after"
+        "layer 1 'relu' gives QAsymmU8 (1, 4), quantized (0.5, 3) before and QAsymmU8 (1, 4), quantized (0.25, 3) after"
     )
     plain = Net()
     x = plain.input((1, 4))
