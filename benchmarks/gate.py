@@ -36,12 +36,10 @@ LIMITS = {
     "slope of load": 1.1,
     "slope of fuse": 1.1,
     "slope of save": 1.1,
-    "slope of search": 1.15,
+    "slope of search": 1.1,
     "100 rules to 1": 1.5,
 }
-"""Slopes on log-log from 250 to 1,000 layers, and `fuse` with 99 rules that do not match before the one that does.
-
-The garbage collector's share grows with the network, which so short a search shows."""
+"""Slopes on log-log from 250 to 1,000 layers, and `fuse` with 99 rules that do not match before the one that does."""
 
 UNITS = 200
 """How often the unit is counted, so that a count is not off by what a process is off by."""
