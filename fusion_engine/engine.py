@@ -46,7 +46,7 @@ class LayerRef:
     type: str
 
     def __str__(self) -> str:
-        return f"{layer_place(self.index, self.name)} {shortened(self.type)}"
+        return f"{layer_place(self.index, self.name)} {shortened(str(self.type))}"
 
 
 @dataclass(frozen=True)

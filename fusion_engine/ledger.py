@@ -33,7 +33,7 @@ FOLDER = ".fusion-engine"
 """The directory of the record, in the output directory."""
 
 _LINES, _LOCK = "done.jsonl", "lock"
-_VERSION = 1
+_VERSION = 2
 _BLOCK = 1 << 20
 
 
@@ -132,7 +132,7 @@ class Ledger:
             "report": report.as_json(),
         }
         try:
-            self._record.add(name, json.dumps(entry).encode("ascii") + b"\n")
+            self._record.add(name, json.dumps(entry | {"check": _check(entry)}).encode("ascii") + b"\n")
         except OutputError as error:
             self.fault = str(error)
 
@@ -291,11 +291,17 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     """The entry of a line; None where it is none, or one of another version."""
     try:
         entry = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
-    if isinstance(entry, dict) and entry.get("ledger") == _VERSION and isinstance(entry.get("name"), str):
-        return entry
-    return None
+    if not isinstance(entry, dict) or entry.get("ledger") != _VERSION or not isinstance(entry.get("name"), str):
+        return None
+    check = entry.pop("check", None)
+    return entry if check == _check(entry) else None
+
+
+def _check(entry: Mapping[str, Any]) -> str:
+    """What tells that a line is as it was written."""
+    return blake2b(json.dumps(entry).encode("ascii"), digest_size=16).hexdigest()
 
 
 def _told(path: str, *, fresh: bool) -> str | None:

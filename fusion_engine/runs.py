@@ -207,6 +207,8 @@ def _fuse(arguments: argparse.Namespace, console: Console) -> int:
     )
     files = [RuleFile.of(source) for source in sources]
     report = Report(files, done=task.done, paths=arguments.paths, kept=bool(arguments.report))
+    if arguments.diff is not None and arguments.timeout is not None:
+        raise Wrong("--diff draws its pages in this process, which --timeout cannot end: give one of them")
     pages = None if arguments.diff is None else DiffPages(arguments.diff)
     code = _run(arguments, console, task, report, arguments.rules or (), pages)
     for line in statistics_lines(report) if arguments.statistics else ():

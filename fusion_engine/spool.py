@@ -49,8 +49,7 @@ class Spool:
                 if not self._on_disk and begin + len(data) > self._most:
                     self._move()
                 self._file.seek(begin)
-                self._file.write(data)
-                self._file.flush()  # a full disk is found out here, while the string is at hand
+                _write(self._file, data)  # a full disk is found out here, while the string is at hand
             except OSError:
                 self._rest = []
             else:
@@ -62,10 +61,9 @@ class Spool:
     def _move(self) -> None:
         import tempfile
 
-        file = tempfile.TemporaryFile()  # noqa: SIM115 - it lasts as long as this
+        file = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115 - it lasts as long as this
         try:
-            file.write(self._file.getvalue())  # type: ignore[attr-defined]
-            file.flush()
+            _write(file, self._file.getvalue())  # type: ignore[attr-defined]
         except OSError:
             with suppress(OSError):
                 file.close()
@@ -79,7 +77,10 @@ class Spool:
             return self._rest[place - len(self._ends)]
         begin = self._ends[place - 1] if place else 0
         self._file.seek(begin)
-        return self._file.read(self._ends[place] - begin)
+        found, length = b"", self._ends[place] - begin
+        while len(found) < length and (more := self._file.read(length - len(found))):
+            found += more
+        return found
 
     def clear(self) -> None:
         """Forget all strings, and give their room back."""
@@ -89,6 +90,13 @@ class Spool:
     def __del__(self) -> None:
         with suppress(OSError):
             self._file.close()
+
+
+def _write(file: IO[bytes], data: bytes) -> None:
+    """Write all of a string to a file without a buffer: nothing is left in one that could not be written."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
 
 
 class Entries(Sequence[dict[str, Any]]):

@@ -437,12 +437,15 @@ class _Writer:
         return found[1]
 
     def _number(self, info: TensorInfo) -> int:
-        """The number of a TensorInfo; equal ones have one."""
+        """The number of a TensorInfo; those have one of which a file says the same."""
         known = self.numbers.get(id(info))
         if known is not None:
             return known
-        scale, scales = info.quantization_scale, info.quantization_scales
-        key = info if scale and not scales else (info, str(scale), _exactly(scales))  # 0.0 equals -0.0
+        key = (
+            *(info.shape, info.data_type, info.quantization_offset, info.quantization_dim, info.dimensionality),
+            *(info.dimension_specificity, info.is_constant),
+            *[_FLOAT(float32(scale)) for scale in (info.quantization_scale, *info.quantization_scales)],
+        )
         found = self.infos.get(key)
         if found is None:
             found = self.infos[key] = (len(self.infos), info)
@@ -549,11 +552,17 @@ def _exactly(scales: tuple[Any, ...]) -> Any:
 def _params_key(params: Mapping[str, Any] | None) -> Any:
     """Equal for descriptors that are written alike; of one that does not allow it, nothing equals it.
 
-    Bytes, since 0.0 equals -0.0.
+    Bytes, since 0.0 equals -0.0; of NumPy's numbers they would not tell the type.
     """
     if not params:
         return params is None
-    try:
-        return marshal.dumps(dict(params), 2)
-    except ValueError:
-        return object()
+    values = list(params.values())
+    for value in values:
+        if type(value) is tuple:
+            values += value
+        elif type(value) not in _MARSHALLED:
+            return object()
+    return marshal.dumps(dict(params), 2)
+
+
+_MARSHALLED = {bool, int, float, str, type(None)}

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from fusion_engine.folds.affine import NORM_FIELDS, Change, Plan, keeps_precision, magnitudes
 from fusion_engine.network import EMPTY
-from fusion_engine.schema import WEIGHTED
+from fusion_engine.schema import WEIGHTED, float32
 from fusion_engine.tensor import Tensor, TensorInfo, address_of
 from fusion_engine.workspace import Workspace
 
@@ -116,7 +116,7 @@ class Job(NamedTuple):
         member = weights is not None if summand is None else bias is not None
         bias_slot = None if member else 2
         kind = (below["type"], data.slot, weights_slot, bias is None, *wiring, None, *map(id, objects))
-        eps = workspace.param(norm, "eps")
+        eps = float32(workspace.param(norm, "eps"))
         return cls(norm, layer, own, summand, weights_slot, bias_slot, statistics, eps, kind)
 
     def stands(self, workspace: Workspace) -> bool:
@@ -156,7 +156,7 @@ def _plans(jobs: Sequence[Job], axes: tuple[int, ...]) -> Iterator[tuple[Job, Pl
         gamma, beta, mean, variance = (
             _gathered([job.statistics[number] for job in jobs], (channels,)) for number in range(len(NORM_FIELDS))
         )
-        total = variance + np.array([[job.eps] for job in jobs]).astype(np.float32)
+        total = variance + np.array([[job.eps] for job in jobs])
         right = ((total > 0) & np.isfinite(total)).all(axis=1)
         scale = gamma / np.sqrt(total)
         shift = beta - mean * scale

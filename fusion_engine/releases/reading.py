@@ -10,7 +10,7 @@ from fusion_engine.errors import FuseError
 from fusion_engine.network import Network, describe, edges_into
 from fusion_engine.releases.facts import Release, releases
 from fusion_engine.releases.needs import Obstacle, needs_of
-from fusion_engine.validation import blaming, validate
+from fusion_engine.validation import MALFORMED, blaming, validate
 
 __all__ = ["Reading", "cautions_of", "loads_in"]
 
@@ -89,7 +89,10 @@ def _size_of(graph: Network) -> tuple[Obstacle, ...]:
     from fusion_engine.armnn import writer
 
     most = writer.MOST_TABLES
-    if writer.tables_at_most(graph) <= most or validate(graph) or (tables := writer.count_tables(graph)) <= most:
+    try:
+        if writer.tables_at_most(graph) <= most or validate(graph) or (tables := writer.count_tables(graph)) <= most:
+            return ()
+    except MALFORMED:  # what keeps it from being written at all is no matter of releases
         return ()
     return (Obstacle(f"its file has {tables:,} tables, and the reader takes at most {most:,}: split the network"),)
 

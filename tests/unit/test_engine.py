@@ -19,6 +19,7 @@ from fusion_engine.folds import Fold
 from fusion_engine.match.binding import Match
 from fusion_engine.network import EMPTY, Network, sources
 from fusion_engine.recipes import read_recipe
+from fusion_engine.tensor import TensorInfo
 from fusion_engine.workspace import Workspace
 from tests.support.nets import Net
 
@@ -422,3 +423,16 @@ def test_signalling_nans_are_refused_without_a_warning(net: Net) -> None:
     fused = fe.fuse(net.graph, BATCH_NORM)
     assert made(fused) == []
     assert "NaN" in reasons(fused)[0] or "nan" in reasons(fused)[0]
+
+
+def test_records_of_layers_without_type_can_be_shown() -> None:
+    graph = Net().graph
+    graph.add_node(0, type="Input", name="a", binding_id=0, outputs=(TensorInfo((1,)),))
+    graph.add_node(1, type=None, name="x", outputs=(TensorInfo((1,)),))
+    graph.add_node(2, type="Output", name="b", binding_id=0)
+    graph.add_node(3, type="Activation", name="y", outputs=(TensorInfo((1,)),))
+    for source, target in ((0, 1), (0, 2), (1, 3)):
+        fe.connect(graph, source, target)
+    graph.graph.update(inputs=(0,), outputs=(2,))
+    (fusion,) = fe.fuse(graph, fe.load_rules("armnn")).graph["fusions"]
+    assert str(fusion) == "dead-ends: nothing from layer 3 'y' Activation; layer 1 'x' None"

@@ -353,6 +353,19 @@ def test_an_override_of_one_norm_among_many() -> None:
     assert not any(tensor.data.flags.writeable for tensor in tensors)
 
 
+@pytest.mark.parametrize("eps", ["0.1", b"0.1", 1 + 0j])
+def test_what_is_no_epsilon_is_told_in_a_batch_too(eps: Any) -> None:
+    net = Net(form="member")
+    at = net.input((1, 1, 1, 1))
+    for _ in range(MANY):
+        at = net.batch_norm(net.conv(at, np.ones((1, 1, 1, 1)), [0.5]), [2.0], [1.0], [0.0], [1.0])
+    net.output(at)
+    params = net.graph.nodes[at]["params"]
+    net.graph.nodes[at]["params"] = FrozenDict({**params, "eps": eps})
+    with pytest.raises(fe.ModelError, match="parameter eps is"):
+        fe.fuse(net.graph, rule("batch-norm"))
+
+
 def test_many_layers_without_weights() -> None:
     """No input channels, so that there is nothing to multiply; the bias is folded all the same."""
     net = Net(form="member")

@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import fusion_engine as fe
+from fusion_engine import ledger
 from fusion_engine.cli import main
 from fusion_engine.language.sources import Source
 from fusion_engine.ledger import FOLDER, Ledger
@@ -77,13 +79,32 @@ def test_a_model_that_failed_is_tried_again(capsys: pytest.CaptureFixture[str]) 
     assert run(capsys) == ["kept", "new", "kept"]
 
 
-@pytest.mark.parametrize("left", [b"", b"\n", b"{", b"[1]\n", b'{"ledger": 1, "name": "a.armnn"}\n', b"\xff\n"])
+@pytest.mark.parametrize(
+    "left", [b"", b"\n", b"{", b"[1]\n", b'{"ledger": 2, "name": "a.armnn"}\n', b"\xff\n", b"[" * 200_000]
+)
 def test_a_record_that_is_odd_does_no_harm(left: bytes, capsys: pytest.CaptureFixture[str]) -> None:
     run(capsys)
     path = Path("o") / FOLDER / "done.jsonl"
     path.write_bytes(left)
     assert run(capsys) == ["new", "new", "new"]
     assert run(capsys) == ["kept", "kept", "kept"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda report: report["layers_before"].update(constants=None),
+        lambda report: report.update(status=10**30),
+        lambda report: report.update(warnings=[1]),
+    ],
+)
+def test_a_record_that_others_have_changed_is_not_believed(change: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    run(capsys)
+    path = Path("o") / FOLDER / "done.jsonl"
+    entries = [json.loads(line) for line in path.read_text().splitlines()]
+    change(entries[1]["report"])
+    path.write_text("".join(json.dumps(entry) + "\n" for entry in entries))
+    assert run(capsys) == ["kept", "new", "kept"]
 
 
 def test_a_record_that_is_cut_off_anywhere(capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,11 +138,12 @@ def test_what_another_run_recorded_meanwhile_stays(monkeypatch: pytest.MonkeyPat
     """The record is read before the directory is locked: a run that ended in between has added to it."""
     monkeypatch.setattr("fusion_engine.ledger.SPARE_LINES", 0)
     os.mkdir("o")
-    line = {"ledger": 1, "task": "task", "source": "s", "result": "r", "report": {}}
+    line = {"ledger": ledger._VERSION, "task": "task", "source": "s", "result": "r", "report": {}}
+    lines = [{**line, "name": name} for name in "aabababc"]
     second = Ledger("o", "task")
     path = Path("o") / FOLDER / "done.jsonl"
     path.parent.mkdir()
-    path.write_text("".join(json.dumps({**line, "name": name}) + "\n" for name in "aabababc"))
+    path.write_text("".join(json.dumps(entry | {"check": ledger._check(entry)}) + "\n" for entry in lines))
     with second.alone():
         pass
     assert [json.loads(one)["name"] for one in path.read_text().splitlines()] == ["a", "b", "c"]

@@ -142,6 +142,10 @@ def test_a_directory_of_pages(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["models", "--diff", "x.html"], "x.html is one page, and there are 3 models: name a directory"),
         (["models/good.armnn", "--diff", ""], "say where the pages go"),
+        (
+            ["models", "--diff", "pages", "--timeout", "9"],
+            "--diff draws its pages in this process, which --timeout cannot end",
+        ),
         (["models/good.armnn", "models/sub/good.armnn", "--diff", "pages"], "have the same page pages/good.html"),
         (["x", "x.html", "--diff", "."], "the picture ./x.html is another file of the run"),
         (["models/good.armnn", "--diff", "p.html", "--report", "p.html"], "the picture p.html is another file"),

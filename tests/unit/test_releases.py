@@ -573,3 +573,10 @@ def test_what_cannot_be_written_is_not_counted(monkeypatch: pytest.MonkeyPatch) 
     before = fe.loads_in(graph)
     monkeypatch.setattr(writer, "MOST_TABLES", 1)
     assert fe.loads_in(graph) == before
+
+
+def test_connections_without_slots_are_no_matter_of_releases() -> None:
+    net = Net()
+    net.output(net.activation(net.input((1, 2)), "ReLu"))
+    del net.graph.edges[0, 1]["slots"]
+    assert len(fe.loads_in(net.graph)) == len(release_names())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import tracemalloc
 from pathlib import Path
@@ -41,7 +43,7 @@ def test_the_file_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     made: list[object] = []
     temporary_file = tempfile.TemporaryFile
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: made.append(1) or temporary_file())
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda **options: made.append(1) or temporary_file(**options))
     spool = Spool(10)
     for _ in range(3):
         spool.append(b"12345")
@@ -52,11 +54,11 @@ def test_the_file_has_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 
 def full_after(room: int, folder: Path) -> IO[bytes]:
-    """A file on a disk that has so many bytes left."""
+    """A file without a buffer on a disk that has so many bytes left."""
 
     class Full:
         def __init__(self) -> None:
-            self._file = open(folder / "full", "w+b")  # noqa: SIM115 - closed by its own method
+            self._file = open(folder / "full", "w+b", buffering=0)  # noqa: SIM115 - closed by its own method
 
         def __getattr__(self, name: str) -> Any:
             return getattr(self._file, name)
@@ -72,7 +74,7 @@ def full_after(room: int, folder: Path) -> IO[bytes]:
 
 @pytest.mark.parametrize("room", [0, 3, 8, 12, 13, 100])
 def test_a_full_disk_loses_nothing(room: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "TemporaryFile", lambda: full_after(room, tmp_path))
+    monkeypatch.setattr(tempfile, "TemporaryFile", lambda buffering: full_after(room, tmp_path))
     spool = Spool(5)
     strings = [b"abcd", b"efgh", b"", b"ijkl", b"m"]
     for one in strings:
@@ -81,8 +83,24 @@ def test_a_full_disk_loses_nothing(room: int, tmp_path: Path, monkeypatch: pytes
     spool.clear()
 
 
+def test_files_that_may_not_grow_lose_nothing() -> None:
+    """What could not be written is not tried again where something else is read."""
+    code = """
+import resource, signal
+from fusion_engine.spool import Spool
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
+spool, strings = Spool(0), [bytes([65 + n]) * 90 for n in range(20)]
+for n, one in enumerate(strings):
+    spool.append(one)
+    assert [spool.at(place) for place in range(n + 1)] == strings[: n + 1]
+spool.clear()
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_no_directory_for_temporary_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none() -> None:
+    def none(buffering: int) -> None:
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "TemporaryFile", none)

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -151,6 +152,34 @@ def every_table(data: bytes) -> Iterator[tuple[Decoder, Table, int]]:
             elif place:
                 places = [place] if f.kind == "table" else decoder.targets(place)
                 pending.extend((f.type, p) for p in places)
+
+
+@pytest.mark.parametrize(("one", "other"), [(np.int8(-1), np.uint8(255)), (np.int32(7), np.int64(7)), (1, np.int16(1))])
+def test_numbers_of_numpy_are_written_by_their_value(one: Any, other: Any) -> None:
+    net = Net()
+    at = net.input((2, 2))
+    for axis in (one, other):
+        at = net.layer("Softmax", at, outputs=(TensorInfo((2, 2)),), params=FrozenDict(beta=1.0, axis=axis))
+    net.output(at)
+    found = [node["params"]["axis"] for node in fe.loads(fe.dumps(net.graph)).nodes.values() if node["params"]]
+    assert found == [int(one), int(other)]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), [(0.1, float32(0.1)), (0, 0.0), (1e-46, 0.0), (1, 1.0), (np.float32(0.25), 0.25)]
+)
+def test_scales_that_are_one_in_a_file_are_one_table(one: Any, other: Any) -> None:
+    def written(first: Any, second: Any) -> bytes:
+        net = Net()
+        at = net.input((2, 2))
+        for scale in (first, second):
+            info = TensorInfo((2, 2), "QAsymmU8", quantization_scale=scale)
+            at = net.layer("Floor", at, outputs=(info,))
+        net.output(at)
+        return fe.dumps(net.graph)
+
+    assert written(one, other) == written(other, one) == written(one, one)
+    assert fe.dumps(fe.loads(written(one, other))) == written(one, other)
 
 
 def test_tables_say_their_true_size() -> None:
