@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 from warnings import catch_warnings, simplefilter
 
+from fusion_engine.collector import used_up
 from fusion_engine.errors import FusionEngineError, ModelError, OutputError, ReaderLimitWarning
 from fusion_engine.report import Layers, ModelReport
 from fusion_engine.storage import identity, is_url, join, models_below, staged
@@ -337,7 +339,17 @@ def process(
         What decides whether a model that was changed is kept; one that is not has failed.
     """
     begun = perf_counter()
-    report, error = attempt(job.path, lambda: staged(job, lambda near: _process(near, change, done, dry_run, judge)))
+
+    def work(near: Job) -> ModelReport:
+        size = 0
+        with suppress(OSError, ValueError):
+            size = os.path.getsize(near.path)
+        try:
+            return _process(near, change, done, dry_run, judge)
+        finally:
+            used_up(size)
+
+    report, error = attempt(job.path, lambda: staged(job, work))
     return replace(report or ModelReport(job.path, "failed", error=error), seconds=perf_counter() - begun)
 
 

@@ -12,7 +12,7 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["paused", "relaxed"]
+__all__ = ["paused", "relaxed", "used_up"]
 
 _THRESHOLDS = (50_000, 4, 2)
 """Objects after which a program's collector looks at new ones, and how often it does before it looks at older ones."""
@@ -22,6 +22,16 @@ def relaxed() -> None:
     """Let the collector of this process work less often, and not at its end; for programs, not for libraries."""
     gc.set_threshold(*_THRESHOLDS)
     atexit.register(gc.freeze)
+
+
+LARGE = 8 << 20
+"""Bytes of a model whose network is not left to the collector's own pace: a few of these are all memory there is."""
+
+
+def used_up(size: int) -> None:
+    """Free what is left of a network from a file of so many bytes, where that is large: its views hold it in cycles."""
+    if size >= LARGE:
+        gc.collect()
 
 
 @contextmanager

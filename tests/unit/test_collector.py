@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import weakref
 
 import pytest
 
 from fusion_engine.cli import main
-from fusion_engine.collector import paused
+from fusion_engine.collector import LARGE, paused, used_up
 
 
 def test_it_is_paused_and_runs_again_whatever_happens() -> None:
@@ -46,3 +47,17 @@ def test_a_program_relaxes_it_and_a_caller_of_main_does_not() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[1:] == ["True True", "True"]
+
+
+@pytest.mark.parametrize("size", [LARGE - 1, LARGE])
+def test_large_networks_do_not_wait_for_it(size: int) -> None:
+    class Cycle:
+        def __init__(self) -> None:
+            self.itself = self
+
+    gc.collect()
+    with paused():
+        gone = weakref.ref(Cycle())
+        used_up(size)
+        assert (gone() is None) == (size >= LARGE)
+    gc.collect()
