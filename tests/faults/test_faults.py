@@ -271,6 +271,13 @@ def test_two_writers_and_a_reader(tmp_path: Path) -> None:
     assert fe.load(target) is not None
 
 
+def expecting_signals() -> None:
+    """In a new process, whatever the tests were started by: nohup, or a shell that runs them in the background."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
 def test_the_command_takes_away_what_it_began(tmp_path: Path, number: signal.Signals) -> None:
     """Slowed by a writer that never ends, the command is asked to end, and leaves nothing."""
@@ -293,7 +300,7 @@ def test_the_command_takes_away_what_it_began(tmp_path: Path, number: signal.Sig
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        preexec_fn=expecting_signals,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
