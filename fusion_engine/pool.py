@@ -96,13 +96,18 @@ def in_order(jobs: int, force: Workforce) -> Generator[ModelReport, None, None]:
         force.dismiss()
 
 
-def _context(task: Task) -> Any:
-    """How worker processes start: as copies of this one where that is safe, since imports take longer than many models.
+def copies(task: Task) -> bool:
+    """Whether worker processes start as copies of this one, since imports take longer than many models.
 
     It is safe on Linux where Python has no other thread and none but this package's own code is at work: threads of
     others do not live on in a copy. Those of NumPy's BLAS do, it sees to that.
     """
-    if sys.platform != "linux" or threading.active_count() > 1 or task.verify or not task.own:
+    return sys.platform == "linux" and threading.active_count() == 1 and not task.verify and task.own
+
+
+def _context(task: Task) -> Any:
+    """How worker processes start."""
+    if not copies(task):
         return multiprocessing.get_context("spawn")
     from fusion_engine import fuse, load, loads_in, save  # noqa: F401 - what every worker needs
 

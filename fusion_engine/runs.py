@@ -436,7 +436,7 @@ def _reports(
     workers = 1 if pages is not None or len(todo) < 2 else _workers(arguments.jobs, todo)
     if cluster is not None:
         work = cluster.reports(todo, task, arguments.timeout, done)
-    elif workers > 1 or arguments.timeout is not None:
+    elif workers > 1 or arguments.timeout is not None or (pages is None and len(todo) > 1 and _isolated(task)):
         from fusion_engine.pool import in_parallel
 
         work = in_parallel(todo, task, workers, arguments.timeout, done)
@@ -483,6 +483,16 @@ def _workers(wanted: int | None, jobs: Sequence[Job]) -> int:
 
     size = sum(os.path.getsize(job.path) for job in jobs if os.path.isfile(job.path))
     return min(wanted or min(cores(), max(1, len(jobs) // 8, size // (16 << 20))), len(jobs))
+
+
+def _isolated(task: Task) -> bool:
+    """Whether a worker process does the models of a run that needs no more than one: where it is had for nothing.
+
+    A model that ends it, for want of memory or in a library, takes no other with it.
+    """
+    from fusion_engine.pool import copies
+
+    return copies(task)
 
 
 def _show(

@@ -546,7 +546,7 @@ def test_interrupted(models: Path, capsys: pytest.CaptureFixture[str], monkeypat
         raise KeyboardInterrupt
 
     monkeypatch.setattr("fusion_engine.batch._process", interrupt)
-    assert main(["fuse", "models", "--out", "fused"]) == 130
+    assert main(["fuse", "models/good.armnn", "--out", "fused"]) == 130
     assert capsys.readouterr().err.endswith("fusion-engine: interrupted\n")
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shlex
+import subprocess
 import sys
 import threading
 import time
@@ -108,6 +109,35 @@ def test_copies_and_new_processes_do_the_same(
         path.unlink()
     assert list(in_parallel(jobs, FUSE, 2)) == alone
     assert written(tmp_path / "out") == bytes_alone
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the command does a few small models itself")
+def test_a_few_small_models_have_a_worker_too(tmp_path: Path) -> None:
+    net = Net()
+    net.output(net.activation(net.input((1, 2)), "ReLu"))
+    (tmp_path / "m").mkdir()
+    for name in "abc":
+        fe.save(net.graph, tmp_path / "m" / f"{name}.armnn")
+    program = (
+        "import os, sys\n"
+        "import fusion_engine\n"
+        "from fusion_engine.cli import main\n"
+        "load = fusion_engine.load\n"
+        "fusion_engine.load = lambda path: os.kill(os.getpid(), 9) if path.endswith('b.armnn') else load(path)\n"
+        "sys.exit(main(['fuse', 'm', '--out', 'o', '--quiet']))\n"
+    )
+    root = Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(root)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert "m/b.armnn: failed: its worker process was ended by SIGKILL" in done.stdout
+    assert sorted(path.name for path in (tmp_path / "o").glob("*.armnn")) == ["a.armnn", "c.armnn"]
 
 
 def test_a_worker_that_hangs_fails_its_model_only(jobs: list[Job], tmp_path: Path) -> None:
