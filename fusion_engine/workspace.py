@@ -208,12 +208,9 @@ class Workspace:
         """The type of a layer, and those of the layers on its data inputs."""
         nodes = self._nodes
         kind = nodes[key]["type"]
-        above = self._pred[key]
-        if len(above) == 1 and kind != "StandIn":
-            ((source, edge),) = above.items()
-            slots = edge["slots"]
-            if len(slots) == 1 and slots[0][1] == 0:  # it is no parameter, whatever the types are
-                return (kind, nodes[source]["type"])
+        one = self.fed_by_one(key)
+        if one is not None and kind != "StandIn":  # on slot 0 it is no parameter, whatever the types are
+            return (kind, nodes[one[0]]["type"])
         return (kind, *[nodes[source[0]]["type"] for _, source in self.data_inputs(key)])
 
     def parameter_inputs(self, key: int) -> tuple[tuple[int, Source], ...]:
@@ -227,10 +224,6 @@ class Workspace:
         if found is None:
             found = self._uses[key] = tuple(consumers(self.graph, key))
         return found
-
-    def is_used(self, key: int) -> bool:
-        """Whether anything reads a layer."""
-        return bool(self._succ[key])
 
     def used_by_only(self, key: int, layers: Collection[int]) -> bool:
         """Whether nothing but some layers reads a layer."""
@@ -263,12 +256,17 @@ class Workspace:
 
     def only_source(self, key: int) -> Source | None:
         """What feeds a layer whose one input is on slot 0 and whose inputs are all connected; None of any other."""
+        one = self.fed_by_one(key)
+        return None if one is None or self._nodes[key].get("unconnected") else Source._make(one)
+
+    def fed_by_one(self, key: int) -> tuple[int, int] | None:
+        """Layer and output slot of the one connection that a layer has, where that is on slot 0; else None."""
         sources = self._pred[key]
-        if len(sources) != 1 or self._nodes[key].get("unconnected"):
+        if len(sources) != 1:
             return None
         ((source, data),) = sources.items()
         slots = data["slots"]
-        return Source(source, slots[0][0]) if len(slots) == 1 and slots[0][1] == 0 else None
+        return (source, slots[0][0]) if len(slots) == 1 and slots[0][1] == 0 else None
 
     def recipe(self, key: int) -> Mapping[str, Any] | None:
         """The recipe of a StandIn that this project made, else None."""

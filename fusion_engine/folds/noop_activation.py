@@ -62,7 +62,7 @@ def apply(workspace: Workspace, match: Match, plan: Source) -> None:
 
 def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
     """All but Activations that are complete, read a float tensor, and change some float."""
-    nodes, _, pred = workspace.inside
+    nodes = workspace.inside.nodes
     changing: dict[int, tuple[Any, bool]] = {}
     found = []
     for key in keys:
@@ -71,14 +71,10 @@ def _glance(workspace: Workspace, keys: Iterable[int]) -> list[int]:
         known = changing.get(id(params))
         if known is None:
             known = changing[id(params)] = params, _changes_floats(workspace, key)
-        above = pred[key]
-        if known[1] and len(above) == 1 and len(node.get("outputs", ())) == 1 and not node.get("unconnected"):
-            ((source, edge),) = above.items()
-            slots = edge["slots"]
-            if len(slots) == 1 and slots[0][1] == 0:
-                info = workspace.info(Source(source, slots[0][0]))
-                if info is not None and info.data_type in FLOATS:
-                    continue
+        source = workspace.only_source(key) if known[1] and len(node.get("outputs", ())) == 1 else None
+        info = None if source is None else workspace.info(source)
+        if info is not None and info.data_type in FLOATS:
+            continue
         found.append(key)
     return found
 

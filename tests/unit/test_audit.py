@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "audit.py"
+from tests.support.scripts import script
 
 CLEAN: dict[str, Any] = {"name": "numpy", "version": "2.4.6", "vulns": []}
 WEAK: dict[str, Any] = {
@@ -23,13 +21,8 @@ SKIPPED: dict[str, Any] = {"name": "onnx", "skip_reason": "Dependency not found 
 
 
 @pytest.fixture(name="audit")
-def _audit() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("audit", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _audit(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("audit", monkeypatch)
 
 
 def test_weaknesses_are_named_and_fail(audit: ModuleType) -> None:

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "lock.py"
+from tests.support.scripts import script
 
 
 @pytest.fixture(name="lock")
-def _lock() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("lock", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def _lock(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    return script("lock", monkeypatch)
 
 
 def test_what_is_missing_is_named(lock: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -76,7 +76,7 @@ def test_groups_follow_edits() -> None:
             key = random.choice([k for k in workspace.graph if workspace.type(k) not in ("Input", "Output")])
             if random.random() < 0.5:
                 workspace.set(key, type="Floor", params=FrozenDict())
-            elif not workspace.is_used(key):
+            elif not workspace.uses(key):
                 workspace.remove(key)
             elif workspace.inputs(key):
                 workspace.rewire(key, [source for _, source in workspace.inputs(key)[:-1]])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
 import json
 import sys
 from collections import Counter
@@ -12,7 +11,7 @@ from types import FunctionType, ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "mutate.py"
+from tests.support.scripts import script
 
 SOURCE = '''"""Words."""
 LIMIT = 3 + 4
@@ -35,12 +34,7 @@ def total(values):
 def _mutate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     if sys.platform != "linux":
         pytest.skip("needs fork")
-    spec = importlib.util.spec_from_file_location("mutate", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    monkeypatch.setitem(sys.modules, "mutate", module)
-    spec.loader.exec_module(module)
+    module = script("mutate", monkeypatch)
     (tmp_path / "some.py").write_text(SOURCE, "utf-8")
     (tmp_path / "other.py").write_text("def f(x):\n    return x + 1\n", "utf-8")
     monkeypatch.setattr(module, "ROOT", tmp_path)

@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import sys
-from importlib.util import find_spec, module_from_spec, spec_from_file_location
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -16,6 +16,7 @@ import pytest
 import fusion_engine as fe
 from fusion_engine.cli import _parser
 from tests.support.pages import DOCS, ROOT
+from tests.support.scripts import script
 
 pytestmark = pytest.mark.xdist_group("site")  # one build of the site
 
@@ -69,14 +70,9 @@ def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
 
 
 @pytest.fixture
-def hook() -> ModuleType:
+def hook(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """scripts/site_pages.py as a module."""
-    spec = spec_from_file_location("site_pages", ROOT / "scripts" / "site_pages.py")
-    assert spec
-    assert spec.loader
-    module = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return script("site_pages", monkeypatch)
 
 
 def rendered(hook: ModuleType, text: str, repository: str | None = None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -357,6 +358,7 @@ def test_room_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
         ("gone", "two", "layer 4 'two' is gone from the network's outputs"),
         ("id", "two", "layer 4 'two' is not the same after"),
         ("order", "one", "the network's outputs are not the same, or not in the same order"),
+        ("type", "input_0", "layer 0 'input_0' is not the same after"),
     ],
 )
 def test_ends_are_named(change: str, first: str, words: str) -> None:
@@ -370,13 +372,17 @@ def test_ends_are_named(change: str, first: str, words: str) -> None:
         after.graph["outputs"] = after.graph["outputs"][:1]
     elif change == "id":
         after.nodes[last]["binding_id"] = 17
-    else:
+    elif change == "order":
         after.graph["outputs"] = after.graph["outputs"][::-1]
+    else:
+        after.nodes[x]["outputs"] = (replace(net.info(x), data_type="Float16"),)
     found = fe.verify(net.graph, after)
+    assert found.status == "failed"
     assert [(region.status, region.reason) for region in found.regions if region.reason == words] == [("failed", words)]
     (region,) = (region for region in found.regions if region.reason == words)
     ((layer,), none) = region.before, region.after
-    assert (layer.index, layer.name, layer.type) == (last if first == "two" else 2, first, "Output")
+    ends = {"one": (2, "one", "Output"), "two": (last, "two", "Output"), "input_0": (x, "input_0", "Input")}
+    assert (layer.index, layer.name, layer.type) == ends[first]
     assert none == ()
 
 
