@@ -477,7 +477,7 @@ def _jobs(arguments: argparse.Namespace) -> list[Job]:
 def _workers(wanted: int | None, jobs: Sequence[Job]) -> int:
     """How many worker processes do jobs, if a user does not say: one for each core that has enough to do.
 
-    Starting one takes as long as some eight small models.
+    One that is no copy of this process takes as long to start as some eight small models.
     """
     from fusion_engine.pool import cores
 
